@@ -15,15 +15,15 @@ namespace Evenkeel
         const string __DllName = "evenkeel_rt";
 
         /// <summary>
-        ///  The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
+        ///  The version of the header: what its structs and functions mean. New fields at the end of a struct do not change the version.
         /// </summary>
         public const uint EVENKEEL_ABI_VERSION = 2;
         /// <summary>
-        ///  A value for a field of EvenkeelThreadConfig whose zero means a default: it requests nothing.
+        ///  The value that requests nothing, for a field of EvenkeelThreadConfig whose zero means a default.
         /// </summary>
         public const ulong EVENKEEL_DO_NOT_ASK = 9223372036854775807;
         /// <summary>
-        ///  A number that the kernel does not report.
+        ///  The value of a field whose number the kernel does not report.
         /// </summary>
         public const ulong EVENKEEL_UNKNOWN = 9223372036854775807;
 
@@ -49,19 +49,19 @@ namespace Evenkeel
 
 
         /// <summary>
-        ///  Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
+        ///  Starts to report to the sidecar. The sidecar may start later. Returns EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
         ///
-        ///  Threads: any; best before evenkeel_thread_new, because a new thread inherits the CPUs of the thread that starts it.
-        ///  Free it with evenkeel_agones_free.
+        ///  Threads: any. Call it before evenkeel_thread_new if you can, because a new thread inherits the CPUs of the thread that starts it.
+        ///  Free the handle with evenkeel_agones_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written. A null `agones` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_agones_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_agones_new(EvenkeelAgonesSettings* asked, EvenkeelAgones** agones);
 
         /// <summary>
-        ///  Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
+        ///  Call this function in each tick. It takes some nanoseconds. Before the first call, the library sends no health message.
         ///
         ///  Threads: only the thread that ticks.
         /// </summary>
@@ -69,7 +69,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_tick(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  Reports that the server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
+        ///  Reports that the server is ready for players. Returns at once. The thread repeats the request until the sidecar accepts it.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -77,8 +77,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_ready(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  Asks Agones to shut the game server down. It returns at once; the thread repeats the request until the sidecar accepts it, and
-        ///  evenkeel_agones_free sends it once more.
+        ///  Asks Agones to shut the game server down. Returns at once. The thread repeats the request until the sidecar accepts it.
+        ///  evenkeel_agones_free sends the request once more.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -86,7 +86,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_shutdown(EvenkeelAgones* agones);
 
         /// <summary>
-        ///  Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
+        ///  Reads the game server from the sidecar. Blocks until the answer or the timeout. Returns EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
         ///
         ///  Threads: any except the thread that ticks.
         ///
@@ -108,7 +108,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_agones_report(EvenkeelAgones* agones, EvenkeelAgonesReport* report);
 
         /// <summary>
-        ///  Ends the library's thread and frees the handle. It takes at most two timeouts. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Ends the library's thread and frees the handle. This takes at most two timeouts. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
         ///
         ///  Threads: any except the thread that ticks.
         /// </summary>
@@ -117,12 +117,11 @@ namespace Evenkeel
 
         /// <summary>
         ///  Starts a clock. The first tick is due one period later.
-        ///
-        ///  Threads: any. Free it with evenkeel_clock_free. Unless a function says otherwise, a clock is for one thread at a time: a second
-        ///  thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
+        ///  Threads: any. Free the handle with evenkeel_clock_free. Unless a function says otherwise, only one thread at a time may use a clock.
+        ///  A second thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written. A null `clock` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_new(EvenkeelClockSettings* asked, EvenkeelClock** clock);
@@ -130,15 +129,15 @@ namespace Evenkeel
         /// <summary>
         ///  Frees a clock and the thread handle that it took.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the clock. In that case the clock is not freed.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_free(EvenkeelClock* clock);
 
         /// <summary>
-        ///  Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
-        ///  time, the clock makes it an ordinary thread, so that an administrator can still log in and stop the server. The thread's handle is
-        ///  no longer valid.
+        ///  Makes the clock responsible for the thread's settings.
+        ///  While the ticks of a real-time thread take more than nine tenths of the time, the clock makes the thread an ordinary one.
+        ///  So an administrator can still log in and stop the server. The thread's handle is no longer valid.
         ///
         ///  Threads: only the thread that evenkeel_thread_new set up, and that ticks.
         /// </summary>
@@ -146,7 +145,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_take_thread(EvenkeelClock* clock, EvenkeelThread* thread);
 
         /// <summary>
-        ///  Which settings of the clock's thread are active now. EVENKEEL_STATUS_NO_DATA if it took no thread.
+        ///  Returns which settings of the clock's thread are active now. Returns EVENKEEL_STATUS_NO_DATA if the clock took no thread.
         ///
         ///  Threads: one at a time.
         ///
@@ -157,7 +156,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_thread_report(EvenkeelClock* clock, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
+        ///  Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
         ///
         ///  Threads: only the thread that ticks.
         ///
@@ -168,8 +167,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_wait(EvenkeelClock* clock, EvenkeelTick* tick);
 
         /// <summary>
-        ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
-        ///  evenkeel_clock_next_due returns when to call it.
+        ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. Never waits.
+        ///  evenkeel_clock_next_due returns when to call this function.
         ///
         ///  Threads: only the thread that ticks.
         ///
@@ -185,13 +184,13 @@ namespace Evenkeel
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `due_ns` may be written; null is an error.
+        ///  `due_ns` may be written. A null `due_ns` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_clock_next_due", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_clock_next_due(EvenkeelClock* clock, ulong* due_ns);
 
         /// <summary>
-        ///  Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///  Ends the tick. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: only the thread that ticks.
         ///
@@ -218,7 +217,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_shift(EvenkeelClock* clock, long by_ns);
 
         /// <summary>
-        ///  How well the ticks kept time so far.
+        ///  Returns how well the ticks kept time so far.
         ///
         ///  Threads: one at a time.
         ///
@@ -229,7 +228,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_report(EvenkeelClock* clock, EvenkeelClockReport* report);
 
         /// <summary>
-        ///  The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///  The time from when a tick was due to when it began. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: one at a time.
         ///
@@ -240,7 +239,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_lateness(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick was due to when it was done: the latency that players notice. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: one at a time.
         ///
@@ -251,7 +250,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_due_to_done(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick began to when it was done. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: one at a time.
         ///
@@ -262,7 +261,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_work(EvenkeelClock* clock, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  Returns a short English text for a status; also for a number that is not one.
+        ///  Returns a short English text for a status. An unknown number has a text too.
         ///
         ///  Threads: any, at any time. The text lives as long as the library is loaded.
         /// </summary>
@@ -270,10 +269,10 @@ namespace Evenkeel
         public static extern byte* evenkeel_status_text(uint status);
 
         /// <summary>
-        ///  Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if there is no
-        ///  more to say than the status.
+        ///  Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end.
+        ///  The text is empty if the status already says everything.
         ///
-        ///  Threads: any; each thread has its own text.
+        ///  Threads: any. Each thread has its own text.
         ///
         ///  # Safety
         ///  `buffer` is null or points to `size` bytes that may be written.
@@ -282,14 +281,13 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_last_error(byte* buffer, System.UIntPtr size);
 
         /// <summary>
-        ///  Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs,
-        ///  EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
+        ///  Starts the workers. Allocates all memory of the job system.
+        ///  Returns EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs, and EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
         ///
-        ///  Threads: any. Free it with evenkeel_jobs_free.
+        ///  Threads: any. Free the handle with evenkeel_jobs_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written; null is an
-        ///  error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written. A null `jobs` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_new(EvenkeelJobSettings* asked, EvenkeelJobs** jobs);
@@ -297,19 +295,19 @@ namespace Evenkeel
         /// <summary>
         ///  Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while a frame is open.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_free(EvenkeelJobs* jobs);
 
         /// <summary>
-        ///  Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. Writes to
-        ///  `dropped` how many jobs it dropped. Also frees the handle.
+        ///  Ends the workers as soon as the running jobs are done. Drops the waiting asynchronous jobs without calling their functions.
+        ///  Writes to `dropped` how many jobs it dropped. Also frees the handle.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while a frame is open.
         ///
         ///  # Safety
-        ///  `dropped` may be written; null is an error.
+        ///  `dropped` may be written. A null `dropped` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_discard", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_discard(EvenkeelJobs* jobs, System.UIntPtr* dropped);
@@ -326,8 +324,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_frame(EvenkeelJobs* jobs, evenkeel_jobs_frame_body_delegate body, void* context);
 
         /// <summary>
-        ///  Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
-        ///  EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
+        ///  Pushes a job to a frame.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set.
+        ///  Returns EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous.
+        ///  Returns EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
         ///
         ///  Threads: only the thread that received this frame handle.
         ///
@@ -338,22 +338,23 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_push(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_job_delegate job, void* context);
 
         /// <summary>
-        ///  Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
-        ///  EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
+        ///  Pushes a job that starts when `others_count` other jobs are done. Writes the job's number to `number`, so that other jobs can depend on it.
+        ///  Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with one of the numbers in `others`.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if the frame already has linked_max such jobs.
         ///
         ///  Threads: only the thread that received this frame handle.
         ///
         ///  # Safety
-        ///  `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written; null is
-        ///  an error.
+        ///  `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written. A null `number` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_push_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_push_after(EvenkeelFrame* frame, uint queue_number, evenkeel_frame_push_after_job_delegate job, void* context, uint* others, System.UIntPtr others_count, uint* number);
 
         /// <summary>
-        ///  Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
-        ///  the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there. EVENKEEL_STATUS_BAD_HANDLE if
-        ///  this frame has no job with this number.
+        ///  Runs jobs until the job with this number from evenkeel_frame_push_after is done.
+        ///  Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if the awaited job is not done.
+        ///  The reason: the awaited job may be on the same stack, below the job that waits. Inside a job, use evenkeel_frame_push_after.
+        ///  Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
         ///
         ///  Threads: only the thread that received this frame handle.
         /// </summary>
@@ -361,19 +362,19 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_frame_wait(EvenkeelFrame* frame, uint number);
 
         /// <summary>
-        ///  Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
+        ///  Writes to `is_done` whether the job with this number is done: 1 or 0. Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
         ///
         ///  Threads: only the thread that received this frame handle.
         ///
         ///  # Safety
-        ///  `is_done` may be written; null is an error.
+        ///  `is_done` may be written. A null `is_done` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_frame_is_done", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_frame_is_done(EvenkeelFrame* frame, uint number, uint* is_done);
 
         /// <summary>
-        ///  Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
-        ///  when all calls have returned.
+        ///  Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue.
+        ///  Returns when all calls have returned.
         ///
         ///  Threads: only the thread that received this frame handle.
         ///
@@ -386,17 +387,18 @@ namespace Evenkeel
         /// <summary>
         ///  Creates a handle that pushes asynchronous jobs.
         ///
-        ///  Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+        ///  Threads: any, but not while a frame is open. Free the handle with evenkeel_asynchronous_free.
         ///
         ///  # Safety
-        ///  `asynchronous` may be written; null is an error.
+        ///  `asynchronous` may be written. A null `asynchronous` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_asynchronous_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_asynchronous_new(EvenkeelJobs* jobs, EvenkeelAsynchronous** asynchronous);
 
         /// <summary>
-        ///  Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job system was
-        ///  freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
+        ///  Pushes an asynchronous job, which no frame waits for.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if the queue is full, and EVENKEEL_STATUS_REFUSED if the job system was freed.
+        ///  Returns EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
         ///
         ///  Threads: any, at any time, also in jobs.
         ///
@@ -407,7 +409,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_push(EvenkeelAsynchronous* asynchronous, uint queue_number, evenkeel_asynchronous_push_job_delegate job, void* context);
 
         /// <summary>
-        ///  Frees the handle. Jobs that were pushed stay.
+        ///  Frees the handle. Jobs that were pushed still run.
         ///
         ///  Threads: any.
         /// </summary>
@@ -415,19 +417,20 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_asynchronous_free(EvenkeelAsynchronous* asynchronous);
 
         /// <summary>
-        ///  Runs up to `at_most` asynchronous jobs that no worker takes, and writes to `ran` how many it ran. A server without workers calls it in the time
-        ///  that a tick has left. Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
+        ///  Runs up to `at_most` asynchronous jobs of queues that no worker takes from, and writes to `ran` how many it ran.
+        ///  A server without workers calls this function in the time that a tick has left.
+        ///  Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
         ///
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `ran` may be written; null is an error.
+        ///  `ran` may be written. A null `ran` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_jobs_run_asynchronous", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_jobs_run_asynchronous(EvenkeelJobs* jobs, System.UIntPtr at_most, System.UIntPtr* ran);
 
         /// <summary>
-        ///  The counters of the last frame.
+        ///  Writes the counters of the last frame to `counters`.
         ///
         ///  Threads: one at a time.
         ///
@@ -438,8 +441,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_last_frame(EvenkeelJobs* jobs, EvenkeelFrameCounters* counters);
 
         /// <summary>
-        ///  Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
-        ///  own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
+        ///  Writes to `report` which settings of a worker's thread are active. Workers have numbers from 0.
+        ///  First come EvenkeelJobSettings.workers, then the asynchronous workers, then own_workers.
+        ///  Returns EVENKEEL_STATUS_OUT_OF_RANGE if no worker has this number.
         ///
         ///  Threads: one at a time.
         ///
@@ -450,10 +454,11 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_jobs_worker_report(EvenkeelJobs* jobs, System.UIntPtr number, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  When a CPU is available, if a hypervisor gives it in slices. It takes some seconds until slices are known. EVENKEEL_STATUS_OUT_OF_RANGE if
-        ///  EvenkeelJobSettings.slice_cpus does not list the CPU, EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+        ///  Writes to `slice` when a CPU is available, if a hypervisor runs the CPU in slices. It takes some seconds until slices are known.
+        ///  Returns EVENKEEL_STATUS_OUT_OF_RANGE if EvenkeelJobSettings.slice_cpus does not list the CPU.
+        ///  Returns EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
         ///
-        ///  Threads: any, at any time, also in jobs. It reads memory and the clock.
+        ///  Threads: any, at any time, also in jobs. The call reads memory and the clock.
         ///
         ///  # Safety
         ///  `slice` is null or points to a struct prepared by evenkeel_init.
@@ -470,7 +475,7 @@ namespace Evenkeel
         public static extern byte* evenkeel_version();
 
         /// <summary>
-        ///  The ABI version of the running library. EVENKEEL_ABI_VERSION is that of the header that the program was compiled with.
+        ///  The ABI version of the running library. EVENKEEL_ABI_VERSION is the ABI version of the header that the program was compiled with.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -478,8 +483,8 @@ namespace Evenkeel
         public static extern uint evenkeel_abi_version();
 
         /// <summary>
-        ///  Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&amp;structure) calls it with the
-        ///  right size.
+        ///  Prepares a struct: sets its size and version, and sets all other fields to zero, which means the defaults.
+        ///  EVENKEEL_INIT(&amp;structure) calls this function with the right size.
         ///
         ///  Threads: any. The caller owns the struct.
         ///
@@ -490,18 +495,18 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_init(void* structure, System.UIntPtr size);
 
         /// <summary>
-        ///  The monotonic clock (CLOCK_MONOTONIC), in nanoseconds. All times of this library are on this clock.
+        ///  Writes the time of the monotonic clock (CLOCK_MONOTONIC) to `now_ns`, in nanoseconds. All times of this library are times of this clock.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `now_ns` may be written; null is an error.
+        ///  `now_ns` may be written. A null `now_ns` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_now_ns", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_now_ns(ulong* now_ns);
 
         /// <summary>
-        ///  Prepares a lock. Nobody holds it.
+        ///  Prepares a lock that nobody holds.
         ///
         ///  Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
         ///
@@ -512,7 +517,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_mutex_init(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
+        ///  Takes the lock, sleeping until it is free. Returns EVENKEEL_STATUS_BUSY if the calling thread already holds the lock: it would wait for itself.
         ///
         ///  Threads: any, at any time.
         ///
@@ -534,7 +539,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_mutex_try_lock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+        ///  Releases the lock. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, and EVENKEEL_STATUS_WRONG_THREAD if another thread does.
         ///
         ///  Threads: only the thread that holds the lock.
         ///
@@ -545,7 +550,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_mutex_unlock(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+        ///  Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
         ///
         ///  Threads: one, when no other thread uses it.
         ///
@@ -556,7 +561,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_mutex_destroy(EvenkeelMutex* mutex);
 
         /// <summary>
-        ///  Prepares a lock that inherits priority. Nobody holds it.
+        ///  Prepares a lock that inherits priority and that nobody holds.
         ///
         ///  Threads: one, before any other thread uses it. Call evenkeel_inherit_mutex_destroy at the end.
         ///
@@ -567,7 +572,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_init(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
+        ///  Takes the lock, sleeping until it is free. Returns EVENKEEL_STATUS_BUSY if the calling thread already holds the lock: it would wait for itself.
         ///
         ///  Threads: any, at any time.
         ///
@@ -589,7 +594,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_try_lock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+        ///  Releases the lock. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, and EVENKEEL_STATUS_WRONG_THREAD if another thread does.
         ///
         ///  Threads: only the thread that holds the lock.
         ///
@@ -600,7 +605,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_unlock(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+        ///  Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
         ///
         ///  Threads: one, when no other thread uses it.
         ///
@@ -611,7 +616,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_inherit_mutex_destroy(EvenkeelInheritMutex* mutex);
 
         /// <summary>
-        ///  Prepares a lock for readers and a writer. Nobody holds it.
+        ///  Prepares a lock for readers and writers that nobody holds.
         ///
         ///  Threads: one, before any other thread uses it. Call evenkeel_rw_lock_destroy at the end.
         ///
@@ -622,9 +627,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_init(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
+        ///  Takes the lock for reading, sleeping while a thread writes. Returns EVENKEEL_STATUS_BUSY if the calling thread itself writes.
         ///
-        ///  Threads: any, at any time, except a thread that holds the lock already: it might wait for itself.
+        ///  Threads: any, at any time, except a thread that already holds the lock: it might wait for itself.
         ///
         ///  # Safety
         ///  `lock` is null or points to storage that the caller owns and that may be read and written.
@@ -644,7 +649,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_try_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Releases a lock that the calling thread took for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+        ///  Releases a lock that the calling thread took for reading. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
         ///
         ///  Threads: only the thread that took the lock.
         ///
@@ -655,7 +660,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_read(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
+        ///  Takes the lock for writing, sleeping while any thread reads or writes. Returns EVENKEEL_STATUS_BUSY if the calling thread already writes.
         ///
         ///  Threads: any, at any time, except a thread that reads: it would wait for itself.
         ///
@@ -677,8 +682,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_try_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Releases a lock that the calling thread took for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another
-        ///  thread does.
+        ///  Releases a lock that the calling thread took for writing.
+        ///  Returns EVENKEEL_STATUS_NOT_LOCKED if nobody writes, and EVENKEEL_STATUS_WRONG_THREAD if another thread writes.
         ///
         ///  Threads: only the thread that took the lock.
         ///
@@ -689,7 +694,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rw_lock_unlock_write(EvenkeelRwLock* @lock);
 
         /// <summary>
-        ///  Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+        ///  Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
         ///
         ///  Threads: one, when no other thread uses it.
         ///
@@ -711,7 +716,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_init(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before the call.
+        ///  Sets the event: it has happened. Every waiter continues, and sees the data that the calling thread wrote before the call.
         ///
         ///  Threads: any, at any time.
         ///
@@ -724,7 +729,7 @@ namespace Evenkeel
         /// <summary>
         ///  Resets the event, so that it can happen again.
         ///
-        ///  Threads: any, while no thread still waits for the last time.
+        ///  Threads: any, after all threads that waited for the event have returned.
         ///
         ///  # Safety
         ///  `event` is null or points to storage that the caller owns and that may be read and written.
@@ -744,18 +749,18 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_wait(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Whether the event has happened: 1 or 0.
+        ///  Writes to `is_set` whether the event has happened: 1 or 0.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written; null is an error.
+        ///  `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written. A null `is_set` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_event_is_set", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_event_is_set(EvenkeelEvent* @event, uint* is_set);
 
         /// <summary>
-        ///  Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for something else.
+        ///  Ends the use of an event. Returns EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for other data.
         ///
         ///  Threads: one, when no other thread uses it.
         ///
@@ -766,13 +771,13 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_event_destroy(EvenkeelEvent* @event);
 
         /// <summary>
-        ///  Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is not an error: the report
-        ///  lists it.
+        ///  Applies the settings, to the process (lock, heap) and to the calling thread (stack).
+        ///  A setting that the kernel refuses is not an error: the report lists it.
         ///
-        ///  Threads: only the thread that ticks, before its first tick. Free it with evenkeel_memory_free.
+        ///  Threads: only the thread that ticks, before its first tick. Free the handle with evenkeel_memory_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written. A null `memory` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_memory_new(EvenkeelMemoryConfig* asked, EvenkeelMemory** memory);
@@ -789,20 +794,20 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_report(EvenkeelMemory* memory, EvenkeelMemoryReport* report);
 
         /// <summary>
-        ///  Writes to `buffer` a line for each setting that is not active, with what to do. Empty if all requested settings are active. `needed` is
-        ///  the number of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+        ///  Writes to `buffer` a line for each setting that is not active, with what to do. The text is empty if all requested settings are active.
+        ///  `needed` is the number of bytes, with the zero at the end. Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit.
         ///
         ///  Threads: one at a time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_advice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_memory_advice(EvenkeelMemory* memory, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Call it after each evenkeel_clock_done. Returns the page faults of that tick. It costs one system call (about 0.3 us), and once a second it reads
-        ///  a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  Writes the page faults of the last tick to `tick`. Call this function after each evenkeel_clock_done.
+        ///  A call costs one system call (about 0.3 us), and once a second it reads a file. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: only the thread that ticks.
         ///
@@ -813,10 +818,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_memory_after(EvenkeelMemory* memory, EvenkeelClock* clock, EvenkeelTickMemory* tick);
 
         /// <summary>
-        ///  Loads the pages of memory that ticks will write to. The contents of the memory do not change. EVENKEEL_STATUS_REFUSED before Linux 5.14,
-        ///  and without free memory.
+        ///  Loads the pages of memory that ticks will write to. The contents of the memory do not change.
+        ///  Returns EVENKEEL_STATUS_REFUSED if the kernel is older than Linux 5.14, or memory is full.
         ///
-        ///  Threads: any, while no other thread writes there.
+        ///  Threads: any, while no other thread writes to this memory.
         ///
         ///  # Safety
         ///  `memory` is null or points to `bytes` bytes that may be written.
@@ -827,13 +832,13 @@ namespace Evenkeel
         /// <summary>
         ///  Frees the handle. Locked pages stay locked.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_memory_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_memory_free(EvenkeelMemory* memory);
 
         /// <summary>
-        ///  Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
+        ///  Call this function between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
         ///
         ///  Threads: only the thread that ticks.
         /// </summary>
@@ -841,7 +846,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_checkpoint(EvenkeelClock* clock);
 
         /// <summary>
-        ///  How the CPU is taken away from the tick's thread, as far as the clock has detected it, and how the clock reacts to it.
+        ///  Writes to `quantum` how the CPU is taken away from the tick's thread, as far as the clock knows, and how the clock reacts.
         ///
         ///  Threads: one at a time.
         ///
@@ -852,36 +857,37 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_clock_quantum(EvenkeelClock* clock, EvenkeelQuantum* quantum);
 
         /// <summary>
-        ///  Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate. EVENKEEL_STATUS_OUT_OF_RANGE if the
-        ///  ladder or a share is invalid.
+        ///  Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate.
+        ///  Returns EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
         ///
-        ///  Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
+        ///  Threads: only the thread that ticks, because the rate reads that thread's counters. Free the handle with evenkeel_rate_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written. A null `rate` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_new(EvenkeelRateSettings* asked, EvenkeelRate** rate);
 
         /// <summary>
-        ///  The current period, in nanoseconds, to start a clock with.
+        ///  Writes the current period to `period_ns`, in nanoseconds, to start a clock with.
         ///
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `period_ns` may be written; null is an error.
+        ///  `period_ns` may be written. A null `period_ns` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_period", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_period(EvenkeelRate* rate, ulong* period_ns);
 
         /// <summary>
-        ///  Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
-        ///  clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  Call this function after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on.
+        ///  Writes the clock's period to `period_ns`, in nanoseconds. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
-        ///  Threads: only the thread that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
+        ///  Threads: only the thread that ticks.
+        ///  About once a second this function reads the system's counters for some microseconds, after a tick that leaves time.
         ///
         ///  # Safety
-        ///  `period_ns` may be written; null is an error.
+        ///  `period_ns` may be written. A null `period_ns` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_after", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_after(EvenkeelRate* rate, EvenkeelClock* clock, ulong* period_ns);
@@ -895,8 +901,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_enter(EvenkeelRate* rate, EvenkeelClock* clock, ulong fastest_ns, ulong slowest_ns);
 
         /// <summary>
-        ///  Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
-        ///  follows. Call it after each evenkeel_rate_after.
+        ///  Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period.
+        ///  The clock's period follows. Call this function after each evenkeel_rate_after.
         ///
         ///  Threads: only the thread that ticks.
         /// </summary>
@@ -904,21 +910,21 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_take_slices(EvenkeelRate* rate, EvenkeelClock* clock);
 
         /// <summary>
-        ///  The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
-        ///  EVENKEEL_STATUS_NO_DATA in the first second.
+        ///  Writes to `load` the load in the last second or so, such as 0.6. Returns EVENKEEL_STATUS_NO_DATA in the first second.
+        ///  The load is how long a tick works, divided by the part of the period in which it may run.
         ///
         ///  Threads: one at a time.
         ///
         ///  # Safety
-        ///  `load` may be written; null is an error.
+        ///  `load` may be written. A null `load` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_load", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_load(EvenkeelRate* rate, double* load);
 
         /// <summary>
-        ///  The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+        ///  Writes the last change of the period, and its reason, to `change`. Returns EVENKEEL_STATUS_NO_DATA if the period never changed.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
         ///
         ///  # Safety
         ///  `change` is null or points to a struct prepared by evenkeel_init.
@@ -927,18 +933,18 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_rate_last_change(EvenkeelRate* rate, EvenkeelRateChange* change);
 
         /// <summary>
-        ///  Frees the handle; the clock keeps its period.
+        ///  Frees the handle. The clock keeps its period.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_rate_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_rate_free(EvenkeelRate* rate);
 
         /// <summary>
-        ///  Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
-        ///  it before the first tick; the first call of a process takes up to 0.3 s. A second call with the same name changes nothing. Once a thread
-        ///  records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
-        ///  EVENKEEL_STATUS_BUSY if this thread records under another name.
+        ///  Starts to record the calling thread under a name. Allocates a ring for the thread's last scopes (up to a million; rounded up to a power of two).
+        ///  Call this function before the first tick: the first call of a process takes up to 0.3 s. A second call with the same name changes nothing.
+        ///  Once a thread records, every other thread starts to record at its first scope, with a ring of 4,096.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if 256 threads already record, and EVENKEEL_STATUS_BUSY if this thread records under another name.
         ///
         ///  Threads: only the thread that enters scopes.
         ///
@@ -949,20 +955,20 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_start_thread(byte* name, System.UIntPtr scopes);
 
         /// <summary>
-        ///  Returns the number of the scope with this name of 1 to 128 bytes; the same number for the same name. It takes a lock and allocates, so call it at
-        ///  the start, not in a tick. EVENKEEL_STATUS_NO_ROOM if there are 4,096 names already.
+        ///  Writes to `scope` the number of the scope with this name of 1 to 128 bytes. The same name always has the same number.
+        ///  The call takes a lock and allocates, so make it at the start, not in a tick. Returns EVENKEEL_STATUS_NO_ROOM if 4,096 names already exist.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `name` is null or a text that ends with a zero; `scope` may be written; null is an error.
+        ///  `name` is null or a text that ends with a zero; `scope` may be written. A null `scope` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_register", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_register(byte* name, uint* scope);
 
         /// <summary>
-        ///  Enters a scope. EVENKEEL_STATUS_BAD_HANDLE if no scope has this number, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do
-        ///  not leave it.
+        ///  Enters a scope. Returns EVENKEEL_STATUS_BAD_HANDLE if no scope has this number.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if the thread is already in 128 scopes. In both cases do not leave the scope.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -970,7 +976,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_enter(uint scope);
 
         /// <summary>
-        ///  Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in no such scope.
+        ///  Leaves the innermost scope with this number. Returns EVENKEEL_STATUS_BAD_HANDLE if the thread is not in such a scope.
         ///
         ///  Threads: only the thread that entered the scope.
         /// </summary>
@@ -978,22 +984,22 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_leave(uint scope);
 
         /// <summary>
-        ///  Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
-        ///  end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
-        ///  EVENKEEL_STATUS_NO_DATA if no thread records.
+        ///  Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the end.
+        ///  Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if no thread records.
         ///
-        ///  Threads: any, at any time, but not in a tick: it allocates.
+        ///  Threads: any, at any time, but not in a tick, because the call allocates.
         ///
         ///  # Safety
-        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_chrome_json", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_chrome_json(byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Writes all rings as JSON to a file, which it creates or replaces.
+        ///  Writes all rings as JSON to a file. Creates or replaces the file.
         ///
-        ///  Threads: any, at any time, but not in a tick: it allocates and writes a file.
+        ///  Threads: any, at any time, but not in a tick, because the call allocates and writes a file.
         ///
         ///  # Safety
         ///  `path` is null or a text that ends with a zero.
@@ -1002,9 +1008,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_write_chrome_json(byte* path);
 
         /// <summary>
-        ///  Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
-        ///  quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
-        ///  EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+        ///  From now on, logs each innermost scope that uses the CPU for longer than `over_ns` nanoseconds, on threads that record. Allocates the log.
+        ///  Start with half of the quantum if the CPU runs in slices.
+        ///  Each scope then reads the thread's CPU time twice, which takes about 0.7 us, so use this for diagnosis only.
+        ///  Returns EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1012,7 +1019,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_scope_log_long(ulong over_ns);
 
         /// <summary>
-        ///  Logs no more scopes. Scopes in the log can still be taken.
+        ///  Stops logging. The caller can still take the scopes in the log.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1021,31 +1028,31 @@ namespace Evenkeel
 
         /// <summary>
         ///  Takes the oldest scope of the log. `lost` is the number of scopes that were lost since the last call because the log was full.
-        ///  EVENKEEL_STATUS_NO_DATA if no scope is left; `lost` is set too.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if no scope is left, and sets `lost` in that case too.
         ///
-        ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
+        ///  Threads: any, at any time, but not in a tick, because the call takes a lock and allocates.
         ///
         ///  # Safety
-        ///  `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
+        ///  `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written. A null `lost` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_scope_take_long", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_scope_take_long(EvenkeelLongScope* long_scope, ulong* lost);
 
         /// <summary>
-        ///  Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
-        ///  EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
+        ///  Creates the page of a session, which any permitted process can read while the server runs. Freeing the handle removes the page.
+        ///  Returns EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process already has a session of that name.
         ///
-        ///  Threads: any. Free it with evenkeel_telemetry_free.
+        ///  Threads: any. Free the handle with evenkeel_telemetry_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may
-        ///  be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may be written. A null `telemetry` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_new(EvenkeelTelemetrySettings* asked, EvenkeelTelemetry** telemetry);
 
         /// <summary>
-        ///  Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  Writes the entry of the last tick, with the clock's period. Call this function after each evenkeel_clock_done.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: only the thread that ticks. Takes less than a microsecond.
         /// </summary>
@@ -1053,7 +1060,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_after(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
 
         /// <summary>
-        ///  Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
+        ///  Passes the clock's detected quantum to the page, from the next entry on. Call this function before each evenkeel_telemetry_after.
         ///
         ///  Threads: only the thread that ticks.
         /// </summary>
@@ -1061,7 +1068,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_quantum(EvenkeelTelemetry* telemetry, EvenkeelClock* clock);
 
         /// <summary>
-        ///  Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
+        ///  Passes the page faults from evenkeel_memory_after to the page, for the next entry. Call this function before evenkeel_telemetry_after.
         ///
         ///  Threads: only the thread that ticks.
         ///
@@ -1072,7 +1079,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_memory(EvenkeelTelemetry* telemetry, EvenkeelTickMemory* tick);
 
         /// <summary>
-        ///  Adds to a counter (EvenkeelCount).
+        ///  Adds to a counter of the page (EvenkeelCount).
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1080,7 +1087,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_telemetry_add(EvenkeelTelemetry* telemetry, uint what, ulong more);
 
         /// <summary>
-        ///  Sets a counter (EvenkeelCount), such as players.
+        ///  Sets a counter of the page (EvenkeelCount), such as players.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1093,7 +1100,7 @@ namespace Evenkeel
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `path` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_path(EvenkeelTelemetry* telemetry, byte* path, System.UIntPtr size, System.UIntPtr* needed);
@@ -1104,21 +1111,21 @@ namespace Evenkeel
         ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus(EvenkeelTelemetry* telemetry, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes,
-        ///  with the zero at the end. `folder` is the folder of the pages; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
-        ///  Sessions come and go, so call again with more than `needed`.
+        ///  Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text.
+        ///  `needed` is the number of bytes, with the zero at the end. `folder` is the folder of the pages. An empty text means the default folders.
+        ///  Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit. Sessions come and go, so call again with more than `needed`.
         ///
         ///  Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
-        ///  written.
+        ///  `folder` is null or a text that ends with a zero. `text` is null or points to `size` bytes that may be written.
+        ///  `needed` is null or may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_prometheus_of_all", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_prometheus_of_all(byte* folder, byte* text, System.UIntPtr size, System.UIntPtr* needed);
@@ -1126,7 +1133,7 @@ namespace Evenkeel
         /// <summary>
         ///  Removes the page.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_telemetry_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_telemetry_free(EvenkeelTelemetry* telemetry);
@@ -1134,16 +1141,16 @@ namespace Evenkeel
         /// <summary>
         ///  Applies the settings to the calling thread. A setting that the kernel refuses is not an error: the report lists it.
         ///
-        ///  Threads: only the thread that ticks. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
+        ///  Threads: only the thread that ticks. Free the handle with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
         ///
         ///  # Safety
-        ///  `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
+        ///  `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written. A null `thread` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_thread_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_thread_new(EvenkeelThreadConfig* config, EvenkeelThread** thread);
 
         /// <summary>
-        ///  Returns which settings are active.
+        ///  Writes to `report` which settings are active.
         ///
         ///  Threads: any.
         ///
@@ -1162,24 +1169,25 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_thread_free(EvenkeelThread* thread);
 
         /// <summary>
-        ///  Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the
-        ///  loop. Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if
-        ///  the period, an enumeration or the ladder of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be
-        ///  created. EVENKEEL_STATUS_NO_ROOM if too many threads record scopes, EVENKEEL_STATUS_BUSY if this thread records them under
-        ///  another name, such as that of an earlier loop.
+        ///  Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the loop.
+        ///  Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them.
+        ///  Returns EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder of the rate is invalid.
+        ///  Returns EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if too many threads record scopes.
+        ///  Returns EVENKEEL_STATUS_BUSY if this thread records scopes under another name, such as that of an earlier loop.
         ///
-        ///  Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
-        ///  and nothing changes. Free it with evenkeel_tick_loop_free.
+        ///  Threads: only the thread that ticks. Free the handle with evenkeel_tick_loop_free.
+        ///  Unless a function says otherwise, only that thread may use the loop. Other threads get EVENKEEL_STATUS_WRONG_THREAD, and nothing changes.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
-        ///  with a zero; `ticks` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init. Its pointers are null or point to such structs or to texts that end with a zero.
+        ///  `ticks` may be written. A null `ticks` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_new(EvenkeelTickLoopSettings* asked, EvenkeelTickLoop** ticks);
 
         /// <summary>
-        ///  Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
+        ///  Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1190,8 +1198,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_wait(EvenkeelTickLoop* ticks, EvenkeelTick* tick);
 
         /// <summary>
-        ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
-        ///  evenkeel_tick_loop_next_due returns when to call it.
+        ///  For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. Never waits.
+        ///  evenkeel_tick_loop_next_due returns when to call this function.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1207,13 +1215,13 @@ namespace Evenkeel
         ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
-        ///  `due_ns` may be written; null is an error.
+        ///  `due_ns` may be written. A null `due_ns` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_next_due", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_next_due(EvenkeelTickLoop* ticks, ulong* due_ns);
 
         /// <summary>
-        ///  Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///  Ends the tick, and does its bookkeeping: page faults, telemetry, rate. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1224,7 +1232,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_done(EvenkeelTickLoop* ticks, EvenkeelDone* done);
 
         /// <summary>
-        ///  Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
+        ///  Call this function between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
         ///
         ///  Threads: only the loop's own thread.
         /// </summary>
@@ -1232,8 +1240,8 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_checkpoint(EvenkeelTickLoop* ticks);
 
         /// <summary>
-        ///  Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
-        ///  the period stays as it is.
+        ///  Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once.
+        ///  Without a rate, the period does not change.
         ///
         ///  Threads: only the loop's own thread.
         /// </summary>
@@ -1241,7 +1249,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_enter_phase(EvenkeelTickLoop* ticks, ulong fastest_ns, ulong slowest_ns);
 
         /// <summary>
-        ///  Adds to a counter (EvenkeelCount) of the telemetry page. EVENKEEL_STATUS_NO_DATA without telemetry.
+        ///  Adds to a counter (EvenkeelCount) of the telemetry page. Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1249,7 +1257,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_add(EvenkeelTickLoop* ticks, uint what, ulong more);
 
         /// <summary>
-        ///  Sets a counter (EvenkeelCount) of the telemetry page, such as players. EVENKEEL_STATUS_NO_DATA without telemetry.
+        ///  Sets a counter (EvenkeelCount) of the telemetry page, such as players. Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1259,13 +1267,13 @@ namespace Evenkeel
         /// <summary>
         ///  Ends the loop: removes its telemetry page, and ends dma_latency_us. The thread's other settings and locked pages stay.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the loop. In that case the loop is not freed.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_free(EvenkeelTickLoop* ticks);
 
         /// <summary>
-        ///  How well the ticks kept time so far.
+        ///  Writes to `report` how well the ticks kept time so far.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1276,7 +1284,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_report(EvenkeelTickLoop* ticks, EvenkeelClockReport* report);
 
         /// <summary>
-        ///  How the ticks are spread among the ticks of other sessions.
+        ///  Writes to `report` how the ticks are spread among the ticks of other sessions.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1292,25 +1300,25 @@ namespace Evenkeel
         ///  Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_report_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_report_text(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Writes to `text` a line for each setting that was requested and is not active, with what to do. Empty if all requested settings are
-        ///  active. `needed` is the number of bytes, with the zero at the end.
+        ///  Writes to `text` a line for each setting that was requested and is not active, with what to do.
+        ///  The text is empty if all requested settings are active. `needed` is the number of bytes, with the zero at the end.
         ///
         ///  Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_advice", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_advice(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Which settings of the loop's thread are active now.
+        ///  Writes to `report` which settings of the loop's thread are active now.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1321,7 +1329,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_thread_report(EvenkeelTickLoop* ticks, EvenkeelThreadReport* report);
 
         /// <summary>
-        ///  Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
+        ///  Writes to `report` which memory settings are active now. Returns EVENKEEL_STATUS_NO_DATA if the loop has no memory settings.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1332,7 +1340,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_memory_report(EvenkeelTickLoop* ticks, EvenkeelMemoryReport* report);
 
         /// <summary>
-        ///  The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+        ///  The time from when a tick was due to when it began. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1343,7 +1351,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_lateness(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick was due to when it was done: the latency that players notice. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1354,7 +1362,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_due_to_done(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+        ///  The time from when a tick began to when it was done. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1365,7 +1373,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_work(EvenkeelTickLoop* ticks, EvenkeelSummary* summary);
 
         /// <summary>
-        ///  How the CPU is taken away from the loop's thread, as far as the loop has detected it, and how the loop reacts to it.
+        ///  Writes to `quantum` how the CPU is taken away from the loop's thread, as far as the loop knows, and how the loop reacts.
         ///
         ///  Threads: only the loop's own thread.
         ///
@@ -1376,19 +1384,19 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_quantum(EvenkeelTickLoop* ticks, EvenkeelQuantum* quantum);
 
         /// <summary>
-        ///  The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
-        ///  EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
+        ///  Writes to `load` the load in the last second or so, such as 0.6. Returns EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
+        ///  The load is how long a tick works, divided by the part of the period in which it may run.
         ///
         ///  Threads: only the loop's own thread.
         ///
         ///  # Safety
-        ///  `load` may be written; null is an error.
+        ///  `load` may be written. A null `load` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_load", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_load(EvenkeelTickLoop* ticks, double* load);
 
         /// <summary>
-        ///  The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+        ///  Writes the last change of the period, and its reason, to `change`. Returns EVENKEEL_STATUS_NO_DATA if the period never changed.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1399,31 +1407,31 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_tick_loop_last_change(EvenkeelTickLoop* ticks, EvenkeelRateChange* change);
 
         /// <summary>
-        ///  Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end. EVENKEEL_STATUS_NO_DATA
-        ///  without telemetry.
+        ///  Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `path` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_telemetry_path", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_telemetry_path(EvenkeelTickLoop* ticks, byte* path, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
         ///  Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
-        ///  EVENKEEL_STATUS_NO_DATA without telemetry.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
         ///
         ///  Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_tick_loop_prometheus", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_tick_loop_prometheus(EvenkeelTickLoop* ticks, byte* text, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT if it is not an address.
+        ///  Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`, but no host names. Returns EVENKEEL_STATUS_BAD_TEXT if `text` is not an address.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1434,48 +1442,48 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_address_parse(byte* text, EvenkeelAddress* address);
 
         /// <summary>
-        ///  Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
+        ///  Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end. 64 bytes are always enough.
         ///
         ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
-        ///  `needed` may be written; null is an error.
+        ///  `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written.
+        ///  `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_address_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_address_text(EvenkeelAddress* address, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Opens a socket. EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
+        ///  Opens a socket. Returns EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
         ///
-        ///  Threads: any. Free it with evenkeel_udp_free.
+        ///  Threads: any. Free the handle with evenkeel_udp_free.
         ///
         ///  # Safety
-        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written; null is an error.
+        ///  `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written. A null `udp` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_new", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_new(EvenkeelUdpSettings* asked, EvenkeelUdp** udp);
 
         /// <summary>
-        ///  Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
-        ///  a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
-        ///  (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
-        ///  same user can join the address. Either all sockets are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
-        ///  EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
+        ///  Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`.
+        ///  The kernel puts a packet into the socket of the CPU that handles it. A thread that stays on that CPU finds the packet in the CPU's cache.
+        ///  The device (RSS) or the system (RPS) chooses which CPU handles a packet. Packets of other CPUs are spread over all sockets.
+        ///  Other sockets of the same user can join the address. Either all sockets are opened, or none.
+        ///  Returns EVENKEEL_STATUS_REFUSED if the kernel refuses the address. EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
         ///
-        ///  Threads: any. Free each with evenkeel_udp_free.
+        ///  Threads: any. Free each handle with evenkeel_udp_free.
         ///
         ///  # Safety
-        ///  `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers; `udps` is null or points to as many places that may be
-        ///  written.
+        ///  `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers.
+        ///  `udps` is null or points to `cpus_count` places that may be written.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_new_sharded", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_new_sharded(EvenkeelUdpSettings* asked, uint* cpus, System.UIntPtr cpus_count, EvenkeelUdp** udps);
 
         /// <summary>
-        ///  Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
+        ///  Calls `each` with every waiting packet, up to `at_most`. Never waits for packets.
         ///
-        ///  Threads: one at a time; another thread may send meanwhile.
+        ///  Threads: one at a time. Another thread may send meanwhile.
         ///
         ///  # Safety
         ///  `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -1484,10 +1492,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_receive(EvenkeelUdp* udp, System.UIntPtr at_most, evenkeel_udp_receive_each_delegate each, void* context, EvenkeelReceived* received);
 
         /// <summary>
-        ///  Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
-        ///  kernel accepts no more now; the packet is then lost.
+        ///  Queues a packet. Returns EVENKEEL_STATUS_OUT_OF_RANGE if the packet is longer than bytes_max.
+        ///  Returns EVENKEEL_STATUS_NO_ROOM if the queue is full and the kernel accepts no more now. In that case the packet is lost.
         ///
-        ///  Threads: one at a time; another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
+        ///  Threads: one at a time. Another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
         ///
         ///  # Safety
         ///  `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -1496,9 +1504,9 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_send(EvenkeelUdp* udp, EvenkeelAddress* to, byte* bytes, System.UIntPtr bytes_count);
 
         /// <summary>
-        ///  Sends the queued packets, as many as the kernel accepts. It never waits.
+        ///  Sends the queued packets, as many as the kernel accepts. Never waits.
         ///
-        ///  Threads: one at a time; another thread may receive meanwhile.
+        ///  Threads: one at a time. Another thread may receive meanwhile.
         ///
         ///  # Safety
         ///  `flushed` is null or points to a struct prepared by evenkeel_init.
@@ -1507,7 +1515,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_flush(EvenkeelUdp* udp, EvenkeelFlushed* flushed);
 
         /// <summary>
-        ///  The address that the socket receives on.
+        ///  Writes to `address` the address that the socket receives on.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1518,13 +1526,15 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_local_address(EvenkeelUdp* udp, EvenkeelAddress* address);
 
         /// <summary>
-        ///  The socket's file descriptor, to wait for packets and other events (poll, epoll). It is readable while packets wait in the kernel. Packets
-        ///  that a limit left over from the last call do not count. It belongs to the library: do not close it, and do not read from it. EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
+        ///  Writes to `descriptor` the socket's file descriptor, to wait for packets and other events (poll, epoll).
+        ///  The descriptor is readable while packets wait in the kernel. Packets that remain from the last call because of a limit do not make it readable.
+        ///  The descriptor belongs to the library: do not close it, and do not read from it.
+        ///  Returns EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
         ///
         ///  Threads: any, at any time.
         ///
         ///  # Safety
-        ///  `descriptor` may be written; null is an error.
+        ///  `descriptor` may be written. A null `descriptor` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_descriptor", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_descriptor(EvenkeelUdp* udp, int* descriptor);
@@ -1532,15 +1542,15 @@ namespace Evenkeel
         /// <summary>
         ///  Closes the socket.
         ///
-        ///  Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_free", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_free(EvenkeelUdp* udp);
 
         /// <summary>
-        ///  Which settings of the socket are active, and its counters.
+        ///  Writes to `report` which settings of the socket are active, and its counters.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
         ///
         ///  # Safety
         ///  `report` is null or points to a struct prepared by evenkeel_init.
@@ -1549,19 +1559,19 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_report(EvenkeelUdp* udp, EvenkeelUdpReport* report);
 
         /// <summary>
-        ///  Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
-        ///  of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+        ///  Writes to `buffer` a line for each setting: its status when the socket was opened, and what to do about it.
+        ///  `needed` is the number of bytes, with the zero at the end. Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit.
         ///
         ///  Threads: any, at any time. Allocates memory: do not call it in a tick.
         ///
         ///  # Safety
-        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+        ///  `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_report_text", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_report_text(EvenkeelUdp* udp, byte* buffer, System.UIntPtr size, System.UIntPtr* needed);
 
         /// <summary>
-        ///  Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
+        ///  Writes the measurements of the backends to `trial`. Returns EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
         ///
         ///  Threads: any, at any time.
         ///
@@ -1572,9 +1582,10 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_trial(EvenkeelUdp* udp, EvenkeelUdpTrial* trial);
 
         /// <summary>
-        ///  How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
+        ///  Writes to `waited` how long packets waited in the kernel.
+        ///  Returns EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and the socket has received packets.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives.
         ///
         ///  # Safety
         ///  `waited` is null or points to a struct prepared by evenkeel_init.
@@ -1583,10 +1594,12 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_waited(EvenkeelUdp* udp, EvenkeelSummary* waited);
 
         /// <summary>
-        ///  One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most
-        ///  64 for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
+        ///  Writes to `failure` one of the peers that packets did not reach, by its number from 0 on.
+        ///  The first peers are at most 64 for which the kernel refused to send.
+        ///  After these come at most 64 peers that the network reported, if the settings request these reports.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if no peer has this number.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
         ///
         ///  # Safety
         ///  `failure` is null or points to a struct prepared by evenkeel_init.
@@ -1595,16 +1608,16 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_udp_failure(EvenkeelUdp* udp, System.UIntPtr number, EvenkeelUdpFailure* failure);
 
         /// <summary>
-        ///  Forgets the peers that packets did not reach, and starts to count them again.
+        ///  Forgets the peers that packets did not reach, and starts to count again.
         ///
-        ///  Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+        ///  Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_udp_forget_failures", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_udp_forget_failures(EvenkeelUdp* udp);
 
         /// <summary>
-        ///  Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
-        ///  a sliced CPU. It allocates the log. A lock that is free costs no more than before.
+        ///  From now on, logs every wait for a lock or an event of this library that takes longer than `over_ns` nanoseconds. Allocates the log.
+        ///  Start with half of the quantum if the CPU runs in slices. A lock that is free costs no more than before.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1612,7 +1625,7 @@ namespace Evenkeel
         public static extern EvenkeelStatus evenkeel_waits_log_over(ulong over_ns);
 
         /// <summary>
-        ///  Logs no more waits. Waits in the log can still be taken.
+        ///  Stops logging. The caller can still take the waits in the log.
         ///
         ///  Threads: any, at any time.
         /// </summary>
@@ -1621,12 +1634,12 @@ namespace Evenkeel
 
         /// <summary>
         ///  Takes the oldest wait of the log. `lost` is the number of waits that were lost since the last call because the log was full.
-        ///  EVENKEEL_STATUS_NO_DATA if no wait is left; `lost` is set too.
+        ///  Returns EVENKEEL_STATUS_NO_DATA if no wait is left, and sets `lost` in that case too.
         ///
-        ///  Threads: any, at any time, but not in a tick: it takes a lock and allocates.
+        ///  Threads: any, at any time, but not in a tick, because the call takes a lock and allocates.
         ///
         ///  # Safety
-        ///  `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
+        ///  `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written. A null `lost` is an error.
         /// </summary>
         [DllImport(__DllName, EntryPoint = "evenkeel_waits_take", CallingConvention = CallingConvention.Cdecl, ExactSpelling = true)]
         public static extern EvenkeelStatus evenkeel_waits_take(EvenkeelLongWait* wait, ulong* lost);
@@ -1643,8 +1656,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
-    ///  without a tick.
+    ///  Settings for Agones. All zero (EVENKEEL_INIT) means: the port from the environment, and a health message every two seconds.
+    ///  After two seconds without a tick, health messages stop.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelAgonesSettings
@@ -1658,19 +1671,19 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+        ///  The sidecar's port on this machine, 1 to 65,535. 0 means the port in AGONES_SDK_HTTP_PORT, or 9358 if that is not set.
         /// </summary>
         public uint port;
         /// <summary>
-        ///  The timeout of a request, in milliseconds, up to 60,000. 0: 1,000.
+        ///  The timeout of a request, in milliseconds, up to 60,000. 0 means 1,000.
         /// </summary>
         public uint timeout_ms;
         /// <summary>
-        ///  The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+        ///  The time between health messages, in milliseconds, up to 3,600,000. It must be less than spec.health.periodSeconds. 0 means 2,000.
         /// </summary>
         public uint health_period_ms;
         /// <summary>
-        ///  The longest time without a tick before health messages stop, in milliseconds, up to 3,600,000. 0: 2,000.
+        ///  How long ticks may be missing before health messages stop, in milliseconds, up to 3,600,000. 0 means 2,000.
         /// </summary>
         public uint stall_ms;
     }
@@ -1716,8 +1729,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
-    ///  not fit is EVENKEEL_STATUS_TOO_SMALL.
+    ///  The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them.
+    ///  A text that does not fit causes EVENKEEL_STATUS_TOO_SMALL.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelGameServer
@@ -1747,7 +1760,7 @@ namespace Evenkeel
         /// </summary>
         public fixed byte address[256];
         /// <summary>
-        ///  The game server's first port. 0 if it has none.
+        ///  The game server's first port. 0 if the game server has no port.
         /// </summary>
         public uint port;
         /// <summary>
@@ -1779,7 +1792,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+        ///  The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0 means 20,000,000.
         /// </summary>
         public ulong period_ns;
         /// <summary>
@@ -1787,7 +1800,7 @@ namespace Evenkeel
         /// </summary>
         public uint overrun;
         /// <summary>
-        ///  The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
+        ///  The maximum number of late ticks in a row if `overrun` is CatchUp. Otherwise 0.
         /// </summary>
         public uint catch_up_at_most;
         /// <summary>
@@ -1801,7 +1814,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A tick that has begun. Times are on evenkeel_now_ns's clock.
+    ///  A tick that has begun. All times are times of evenkeel_now_ns.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelTick
@@ -1837,7 +1850,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A tick that has ended. Times are on evenkeel_now_ns's clock.
+    ///  A tick that has ended. All times are times of evenkeel_now_ns.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelDone
@@ -1969,8 +1982,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  An open frame. The library passes a handle to the frame's body and to each job. It is valid only on that thread, and only until the body or the
-    ///  job returns.
+    ///  An open frame. The library passes a handle to the frame's body and to each job.
+    ///  The handle is valid only on that thread, and only until the body or the job returns.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelFrame
@@ -2028,16 +2041,16 @@ namespace Evenkeel
         /// </summary>
         public ulong longest_job_ns;
         /// <summary>
-        ///  How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus. The thread
-        ///  looks for a job again every 50 us.
+        ///  How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus.
+        ///  The thread looks for a job again every 50 us.
         /// </summary>
         public ulong left;
     }
 
     /// <summary>
-    ///  Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
-    ///  frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
-    ///  number.
+    ///  Settings of a job system. All zero (EVENKEEL_INIT) means one frame queue, one asynchronous queue, and no workers.
+    ///  Without workers, the thread that opens a frame runs its jobs.
+    ///  Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next number.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelJobSettings
@@ -2051,31 +2064,31 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Threads that take from the frame queues in their order, and then from the asynchronous queue.
+        ///  The number of threads that take jobs from the frame queues in their order, and then from the asynchronous queue.
         /// </summary>
         public uint workers;
         /// <summary>
-        ///  Threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
+        ///  The number of threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
         /// </summary>
         public uint asynchronous_workers;
         /// <summary>
-        ///  Frame queues, up to 8. 0: 1.
+        ///  The number of frame queues, up to 8. 0 means 1.
         /// </summary>
         public uint frame_queues;
         /// <summary>
-        ///  The capacity of each frame queue, up to 1,048,576. 0: 1,024.
+        ///  The capacity of each frame queue, up to 1,048,576. 0 means 1,024.
         /// </summary>
         public uint frame_capacity;
         /// <summary>
-        ///  The capacity of the asynchronous queue, up to 1,048,576. 0: 256. A job that does not fit is refused.
+        ///  The capacity of the asynchronous queue, up to 1,048,576. 0 means 256. A job that does not fit is refused.
         /// </summary>
         public uint asynchronous_capacity;
         /// <summary>
-        ///  How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
+        ///  How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0 means 1,024.
         /// </summary>
         public uint linked_max;
         /// <summary>
-        ///  How many dependencies these jobs may have together, up to 1,048,576. 0: 4,096.
+        ///  How many dependencies these jobs may have together, up to 1,048,576. 0 means 4,096.
         /// </summary>
         public uint waits_max;
         /// <summary>
@@ -2083,28 +2096,28 @@ namespace Evenkeel
         /// </summary>
         public uint refuses_when_full;
         /// <summary>
-        ///  What a thread does if it finds no job. 0: it looks for one for some microseconds if the process has CPUs to spare, and then sleeps. 1: it
-        ///  sleeps at once.
+        ///  What a thread does if it finds no job. 1: it sleeps at once.
+        ///  0: it looks for a job for some microseconds if the process has CPUs to spare, and then sleeps.
         /// </summary>
         public uint sleeps_at_once;
         /// <summary>
-        ///  What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
-        ///  evenkeel_jobs_run_asynchronous runs it.
+        ///  What happens to an asynchronous job if no worker takes from its queue. 0: the push fails.
+        ///  1: the job waits until evenkeel_jobs_run_asynchronous runs it.
         /// </summary>
         public uint caller_runs_asynchronous;
         /// <summary>
-        ///  More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the
-        ///  workers above. Null without such workers.
+        ///  More workers, each with its own queues and thread settings: `own_workers_count` pointers to the workers' settings.
+        ///  Their numbers follow those of the workers above. Null means no such workers.
         /// </summary>
         public EvenkeelWorkerSettings** own_workers;
         /// <summary>
-        ///  How many workers `own_workers` lists; at most 63 together with all other workers.
+        ///  How many workers `own_workers` lists. At most 63 together with all other workers.
         /// </summary>
         public System.UIntPtr own_workers_count;
         /// <summary>
-        ///  CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the
-        ///  middle then begins on another CPU, if that is sooner. Use this for threads that are pinned to one CPU each. A thread for each listed
-        ///  CPU follows its slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+        ///  The CPUs that a hypervisor may run in slices, as a list such as "0-1", with numbers up to 255. Null or empty means none.
+        ///  If a job does not fit into the rest of its CPU's slice, it begins on another CPU, if that is sooner.
+        ///  Use this for threads that are pinned to one CPU each. A thread for each listed CPU follows the CPU's slices: see evenkeel_jobs_cpu_slice.
         /// </summary>
         public byte* slice_cpus;
     }
@@ -2124,7 +2137,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The numbers of the queues that the worker takes jobs from; each time from the first queue that has a job.
+        ///  The numbers of the queues that the worker takes jobs from. The worker always takes from the first queue that has a job.
         /// </summary>
         public fixed uint queues[9];
         /// <summary>
@@ -2132,13 +2145,13 @@ namespace Evenkeel
         /// </summary>
         public uint queues_count;
         /// <summary>
-        ///  The kernel settings of the worker's thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
+        ///  The kernel settings of the worker's thread, such as its CPUs, in a struct prepared by evenkeel_init. Null means the default settings.
         /// </summary>
         public EvenkeelThreadConfig* thread;
     }
 
     /// <summary>
-    ///  When a CPU is available. A hypervisor may give a virtual CPU for a part of each period only: this is its slice.
+    ///  When a CPU is available. A hypervisor may run a virtual CPU for only a part of each period. This part is the CPU's slice.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelCpuSlice
@@ -2152,12 +2165,12 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  1 if slices are known; 0 if the CPU has none, or they are not known yet. The fields below `pinned_errno` are 0 then.
+        ///  1 if slices are known. 0 if the CPU has none, or they are not known yet. In that case all fields after `pinned_errno` are 0.
         /// </summary>
         public uint is_known;
         /// <summary>
-        ///  Whether the CPU is followed, as an EvenkeelApplyStatus. It is refused if there is no such CPU, or the process may not run there. It is not
-        ///  requested until the thread that follows it has started.
+        ///  Whether the CPU is followed, as an EvenkeelApplyStatus. Refused means that no such CPU exists, or the process may not run on it.
+        ///  Not requested means that the thread that follows the CPU has not started yet.
         /// </summary>
         public uint pinned;
         /// <summary>
@@ -2173,7 +2186,7 @@ namespace Evenkeel
         /// </summary>
         public ulong period_ns;
         /// <summary>
-        ///  How long the CPU is available in each period, in nanoseconds; less than the period.
+        ///  How long the CPU is available in each period, in nanoseconds. This is less than the period.
         /// </summary>
         public ulong share_ns;
         /// <summary>
@@ -2185,7 +2198,7 @@ namespace Evenkeel
         /// </summary>
         public ulong since_start_ns;
         /// <summary>
-        ///  How long the CPU is still available, in nanoseconds, at the time of the call. 0 while it is taken away.
+        ///  How long the CPU is still available, in nanoseconds, at the time of the call. 0 while the CPU is taken away.
         /// </summary>
         public ulong left_ns;
     }
@@ -2203,8 +2216,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads. It is in
-    ///  storage that the caller owns. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+    ///  A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
+    ///  The lock is in storage that the caller owns. evenkeel_inherit_mutex_init prepares the storage. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelInheritMutex
@@ -2228,8 +2241,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  An event: it happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or
-    ///  move it.
+    ///  An event happens once, until it is reset. It is in storage that the caller owns.
+    ///  evenkeel_event_init prepares it. Do not copy or move it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelEvent
@@ -2271,18 +2284,18 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+        ///  Loads this many bytes of the calling thread's stack, up to 64 MiB. 0 means 262,144. EVENKEEL_DO_NOT_ASK means none.
         /// </summary>
         public ulong stack_bytes;
         /// <summary>
-        ///  Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
-        ///  0: none.
+        ///  Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. Use it if the server allocates later.
+        ///  0 means none.
         /// </summary>
         public ulong heap_bytes;
     }
 
     /// <summary>
-    ///  Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
+    ///  Which settings are active: an EvenkeelApplyStatus for each setting. If the kernel refused it, its error number (errno) follows, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelMemoryReport
@@ -2304,7 +2317,7 @@ namespace Evenkeel
         /// </summary>
         public int present_errno;
         /// <summary>
-        ///  Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
+        ///  Whether pages that are mapped later stay in memory. If a limit would make later allocations fail, the library does not request this.
         /// </summary>
         public uint future;
         /// <summary>
@@ -2328,7 +2341,7 @@ namespace Evenkeel
         /// </summary>
         public int heap_errno;
         /// <summary>
-        ///  How many bytes this process may lock; UINT64_MAX without a limit.
+        ///  How many bytes this process may lock. UINT64_MAX means no limit.
         /// </summary>
         public ulong lock_limit_bytes;
     }
@@ -2348,22 +2361,22 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
+        ///  Page faults of the tick's thread without disk access, since the previous tick ended. UINT64_MAX if the kernel does not report them.
         /// </summary>
         public ulong minor_faults;
         /// <summary>
-        ///  Page faults that waited for a disk; UINT64_MAX if the kernel does not report them.
+        ///  Page faults of the tick's thread that waited for a disk. UINT64_MAX if the kernel does not report them.
         /// </summary>
         public ulong major_faults;
         /// <summary>
-        ///  Pages that the whole system read back from swap since the start, updated once a second; UINT64_MAX if the kernel does not report
-        ///  them.
+        ///  Pages that the whole system read back from swap since the start, updated once a second.
+        ///  UINT64_MAX if the kernel does not report them.
         /// </summary>
         public ulong swapped_in;
     }
 
     /// <summary>
-    ///  Where sessions find each other.
+    ///  Where the sessions of a host find each other.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelPhaseSettings
@@ -2377,7 +2390,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
+        ///  The folder of the sessions' files. Null means /dev/shm. Sessions see each other if they use the same folder.
         /// </summary>
         public byte* folder;
     }
@@ -2401,21 +2414,21 @@ namespace Evenkeel
         /// </summary>
         public uint state;
         /// <summary>
-        ///  How many other sessions are taken into account.
+        ///  How many other sessions the loop takes into account.
         /// </summary>
         public uint neighbours;
         /// <summary>
-        ///  How far ticks were shifted so far, in nanoseconds; later is positive.
+        ///  How far the loop has shifted its ticks so far, in nanoseconds. Positive means later.
         /// </summary>
         public long shifted_ns;
         /// <summary>
-        ///  How far the ticks still have to move, in nanoseconds; later is positive.
+        ///  How far the ticks still have to move, in nanoseconds. Positive means later.
         /// </summary>
         public long distance_ns;
     }
 
     /// <summary>
-    ///  How the CPU is taken away, and how the clock reacts to it.
+    ///  How the CPU is taken away, and how the clock reacts to the gaps.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelQuantum
@@ -2437,11 +2450,11 @@ namespace Evenkeel
         /// </summary>
         public uint alignment;
         /// <summary>
-        ///  The period of the slices or of the limit, in nanoseconds; 0 without slices and limit.
+        ///  The period of the slices or of the limit, in nanoseconds. 0 if there are no slices and no limit.
         /// </summary>
         public ulong period_ns;
         /// <summary>
-        ///  This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
+        ///  The share of the CPU that this machine or server gets, up to 1. Below 0 if it is not known.
         /// </summary>
         public double share;
         /// <summary>
@@ -2465,11 +2478,11 @@ namespace Evenkeel
         /// </summary>
         public ulong probes;
         /// <summary>
-        ///  When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
+        ///  When a recent slice began, in nanoseconds of evenkeel_now_ns's clock. 0 if there are no slices.
         /// </summary>
         public ulong phase_ns;
         /// <summary>
-        ///  The confidence that there are slices, from 0 to 1; below 0 without slices.
+        ///  The confidence that there are slices, from 0 to 1. Below 0 if there are no slices.
         /// </summary>
         public double confidence;
     }
@@ -2519,7 +2532,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Settings of a rate. All zero (EVENKEEL_INIT): periods of 10, 20, 30 and 50 ms, but 10 ms only for a phase that requests it.
+    ///  Settings of a rate. All zero (EVENKEEL_INIT) means periods of 10, 20, 30 and 50 ms. The period is 10 ms only in a phase that requests it.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelRateSettings
@@ -2533,27 +2546,27 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+        ///  The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order. The list ends at the first 0.
         /// </summary>
         public fixed ulong ladder_ns[16];
         /// <summary>
-        ///  The period to start with, in nanoseconds. 0: 20,000,000.
+        ///  The period to start with, in nanoseconds. 0 means 20,000,000.
         /// </summary>
         public ulong start_ns;
         /// <summary>
-        ///  The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+        ///  The shortest period of the phase to start in, in nanoseconds. 0 means 20,000,000.
         /// </summary>
         public ulong fastest_ns;
         /// <summary>
-        ///  The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+        ///  The longest period of the phase to start in, in nanoseconds. 0 means 50,000,000.
         /// </summary>
         public ulong slowest_ns;
         /// <summary>
-        ///  The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. 0: 0.75.
+        ///  The highest sustainable load, 0.05 to 1. The load is how long a tick works, divided by the part of the period in which it may run. 0 means 0.75.
         /// </summary>
         public double sustainable;
         /// <summary>
-        ///  With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
+        ///  With one CPU, the share of the CPU for the rest of the system, up to 0.95. 0 means 0.5, and a value below 0 means none.
         /// </summary>
         public double system_share;
     }
@@ -2577,7 +2590,7 @@ namespace Evenkeel
         /// </summary>
         public fixed byte name[136];
         /// <summary>
-        ///  The kernel's id of the thread that ran it.
+        ///  The kernel's id of the thread that ran the scope.
         /// </summary>
         public uint thread;
         /// <summary>
@@ -2617,15 +2630,15 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The session's name, 1 to 64 bytes: any text.
+        ///  The session's name: any text of 1 to 64 bytes.
         /// </summary>
         public byte* session;
         /// <summary>
-        ///  The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
+        ///  The folder of the page. Null means /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
         /// </summary>
         public byte* folder;
         /// <summary>
-        ///  Not 0: the server's group may read the page too. 0: only the server's user may read it.
+        ///  If not 0, the server's group may read the page too. If 0, only the server's user may read it.
         /// </summary>
         public uint is_for_group;
         /// <summary>
@@ -2643,7 +2656,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
+    ///  Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) means settings that help on every machine and need no privileges.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelThreadConfig
@@ -2657,29 +2670,29 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
+        ///  Runs the thread on these CPUs only, as a list such as "2-3,6". Null means that the kernel chooses.
         /// </summary>
         public byte* cpus;
         /// <summary>
-        ///  The scheduler's time slice, in nanoseconds (Linux 6.12 and later): 100,000 to 100,000,000, else the report says that it has no effect.
-        ///  0: 100,000.
+        ///  The scheduler's time slice, in nanoseconds, 100,000 to 100,000,000. 0 means 100,000. Needs Linux 6.12.
+        ///  For a value out of this range, the report says that it has no effect.
         /// </summary>
         public ulong slice_ns;
         /// <summary>
-        ///  How late the kernel may end a sleep, in nanoseconds. 0: 1.
+        ///  How late the kernel may end a sleep, in nanoseconds. 0 means 1.
         /// </summary>
         public ulong timer_slack_ns;
         /// <summary>
-        ///  Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: not requested.
+        ///  Makes the thread real-time (SCHED_FIFO) with this priority, 1 to 99. Needs CAP_SYS_NICE. 0 means not real-time.
         /// </summary>
         public uint fifo_priority;
         /// <summary>
-        ///  Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
-        ///  needs write access to /dev/cpu_dma_latency.
+        ///  If not 0, keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed.
+        ///  This setting costs power, and needs write access to /dev/cpu_dma_latency.
         /// </summary>
         public uint asks_dma_latency;
         /// <summary>
-        ///  The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
+        ///  The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000. Used if asks_dma_latency is not 0.
         /// </summary>
         public int dma_latency_us;
         /// <summary>
@@ -2689,7 +2702,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
+    ///  Which settings are active: an EvenkeelApplyStatus for each setting. If the kernel refused it, its error number (errno) follows, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelThreadReport
@@ -2703,7 +2716,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
+        ///  The EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
         /// </summary>
         public uint cpus;
         /// <summary>
@@ -2711,7 +2724,7 @@ namespace Evenkeel
         /// </summary>
         public int cpus_errno;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. A real-time thread requests no slice.
+        ///  The EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. For a real-time thread, the slice is not requested.
         /// </summary>
         public uint slice;
         /// <summary>
@@ -2719,7 +2732,7 @@ namespace Evenkeel
         /// </summary>
         public int slice_errno;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
+        ///  The EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
         /// </summary>
         public uint timer_slack;
         /// <summary>
@@ -2727,7 +2740,7 @@ namespace Evenkeel
         /// </summary>
         public int timer_slack_errno;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
+        ///  The EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
         /// </summary>
         public uint fifo;
         /// <summary>
@@ -2735,7 +2748,7 @@ namespace Evenkeel
         /// </summary>
         public int fifo_errno;
         /// <summary>
-        ///  EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
+        ///  The EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
         /// </summary>
         public uint dma_latency;
         /// <summary>
@@ -2753,8 +2766,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
-    ///  privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
+    ///  Settings of a server loop. All zero (EVENKEEL_INIT) means 50 ticks a second, missed ticks are skipped, and thread settings that need no privileges.
+    ///  Prepare each struct behind a pointer with EVENKEEL_INIT. The library no longer needs these structs after evenkeel_tick_loop_new.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelTickLoopSettings
@@ -2768,7 +2781,7 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate-&gt;start_ns` with `rate`, else 20,000,000.
+        ///  The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0 means `rate-&gt;start_ns` if `rate` is set, and otherwise 20,000,000.
         /// </summary>
         public ulong period_ns;
         /// <summary>
@@ -2776,7 +2789,7 @@ namespace Evenkeel
         /// </summary>
         public uint overrun;
         /// <summary>
-        ///  The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
+        ///  The maximum number of late ticks in a row if `overrun` is CatchUp. Otherwise 0.
         /// </summary>
         public uint catch_up_at_most;
         /// <summary>
@@ -2788,37 +2801,37 @@ namespace Evenkeel
         /// </summary>
         public uint align;
         /// <summary>
-        ///  The kernel settings of the loop's thread. Null: settings that need no privileges.
+        ///  The kernel settings of the loop's thread. Null means settings that need no privileges.
         /// </summary>
         public EvenkeelThreadConfig* thread;
         /// <summary>
-        ///  Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
+        ///  Keeps the process's pages in memory, and counts the page faults of each tick. Null means off: this setting affects the whole process.
         /// </summary>
         public EvenkeelMemoryConfig* memory;
         /// <summary>
-        ///  Publishes every tick on a page of shared memory. Null: off.
+        ///  Publishes every tick on a page of shared memory. Null means off.
         /// </summary>
         public EvenkeelTelemetrySettings* telemetry;
         /// <summary>
-        ///  Lengthens and shortens the period with the load. Null: the period stays.
+        ///  Lengthens and shortens the period with the load. Null means that the period does not change.
         /// </summary>
         public EvenkeelRateSettings* rate;
         /// <summary>
-        ///  Records scopes of the loop's thread, under this name. Null: off.
+        ///  Records scopes of the loop's thread, under this name. Null means off.
         /// </summary>
         public byte* scopes_name;
         /// <summary>
-        ///  How many of the thread's last scopes the loop records, up to a million; used with scopes_name. 0: 4,096.
+        ///  How many of the thread's last scopes the loop records, up to a million. Used with scopes_name. 0 means 4,096.
         /// </summary>
         public ulong scopes_count;
         /// <summary>
-        ///  Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
+        ///  Spreads the ticks of all sessions on this host, so that fewer ticks collide. Null means off.
         /// </summary>
         public EvenkeelPhaseSettings* phases;
     }
 
     /// <summary>
-    ///  Where a packet comes from or goes to.
+    ///  The address that a packet comes from or goes to.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelAddress
@@ -2840,11 +2853,11 @@ namespace Evenkeel
         /// </summary>
         public uint port;
         /// <summary>
-        ///  1: IPv6; 0: IPv4.
+        ///  1 for IPv6, 0 for IPv4.
         /// </summary>
         public uint is_ipv6;
         /// <summary>
-        ///  For IPv6 link-local addresses: the interface's number.
+        ///  The interface's number, for IPv6 link-local addresses.
         /// </summary>
         public uint scope_id;
         /// <summary>
@@ -2862,7 +2875,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  A received packet. Its pointers are valid until the function that gets it returns.
+    ///  A received packet. Its pointers are valid until the function that gets the packet returns.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelPacket
@@ -2888,11 +2901,11 @@ namespace Evenkeel
         /// </summary>
         public System.UIntPtr bytes_count;
         /// <summary>
-        ///  How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
+        ///  How long the packet waited in the kernel, in nanoseconds. EVENKEEL_UNKNOWN unless the settings request time stamps.
         /// </summary>
         public ulong waited_ns;
         /// <summary>
-        ///  1: the packet was longer than bytes_max, and its rest is cut off. Else 0.
+        ///  1 if the packet was longer than bytes_max, and its rest is cut off. 0 otherwise.
         /// </summary>
         public uint is_truncated;
         /// <summary>
@@ -2902,7 +2915,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  The counts of one call that received.
+    ///  The counts of one call that received packets.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelReceived
@@ -2924,21 +2937,21 @@ namespace Evenkeel
         /// </summary>
         public ulong bytes;
         /// <summary>
-        ///  How many of the packets were cut off.
+        ///  How many of the packets were cut off, because they were too long.
         /// </summary>
         public ulong truncated;
         /// <summary>
-        ///  Errors of the network or the kernel that were reported in between.
+        ///  Errors that the network or the kernel reported during the call.
         /// </summary>
         public uint errors;
         /// <summary>
-        ///  1: the call stopped at its limit, and more packets may wait. Else 0.
+        ///  1 if the call stopped at its limit, so that more packets may wait. 0 otherwise.
         /// </summary>
         public uint is_bound_reached;
     }
 
     /// <summary>
-    ///  The counts of one call that sent the queue.
+    ///  The counts of one call that sent the queued packets.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelFlushed
@@ -2956,7 +2969,7 @@ namespace Evenkeel
         /// </summary>
         public ulong sent;
         /// <summary>
-        ///  Packets that the kernel refused; they are dropped.
+        ///  Packets that the kernel refused. They are dropped.
         /// </summary>
         public ulong refused;
         /// <summary>
@@ -2966,8 +2979,8 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
-    ///  (errno) if it was refused, else 0.
+    ///  Which settings of a socket are active, and its counters since the start.
+    ///  Each setting has an EvenkeelApplyStatus. If the kernel refused it, its error number (errno) follows, else 0.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpReport
@@ -2997,11 +3010,11 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes; EVENKEEL_UNKNOWN if that is 0.
+        ///  The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes. EVENKEEL_UNKNOWN if that field is 0.
         /// </summary>
         public ulong buffer_needed_bytes;
         /// <summary>
-        ///  The size of the receive buffer, in bytes; EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
+        ///  The size of the receive buffer, in bytes. EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
         /// </summary>
         public ulong buffer_got_bytes;
         /// <summary>
@@ -3013,7 +3026,7 @@ namespace Evenkeel
         /// </summary>
         public ulong packets_out;
         /// <summary>
-        ///  Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report them.
+        ///  Packets that the socket had no room for. EVENKEEL_UNKNOWN if the kernel does not report them.
         /// </summary>
         public ulong dropped;
         /// <summary>
@@ -3021,16 +3034,16 @@ namespace Evenkeel
         /// </summary>
         public ulong refused;
         /// <summary>
-        ///  Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
-        ///  built without it.
+        ///  Why the socket does not use the requested or best backend for receiving: an errno. 0 if the socket uses it.
+        ///  ENOSYS can also mean that the library was built without this backend.
         /// </summary>
         public int receive_backend_errno;
         /// <summary>
-        ///  Why the requested or best backend is not used for sending: an errno; 0 if it is used.
+        ///  Why the socket does not use the requested or best backend for sending: an errno. 0 if the socket uses it.
         /// </summary>
         public int send_backend_errno;
         /// <summary>
-        ///  Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
+        ///  Whether packets go to the socket of the CPU that handles them: see evenkeel_udp_new_sharded.
         /// </summary>
         public uint shard;
         /// <summary>
@@ -3078,7 +3091,7 @@ namespace Evenkeel
         /// </summary>
         public int buffer_forced_errno;
         /// <summary>
-        ///  The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes; the kernel doubles it.
+        ///  The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes. The kernel doubles this value.
         ///  EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
         /// </summary>
         public ulong rmem_max_bytes;
@@ -3091,7 +3104,7 @@ namespace Evenkeel
         /// </summary>
         public ulong bytes_out;
         /// <summary>
-        ///  Received packets that were cut off.
+        ///  Received packets that were cut off, because they were too long.
         /// </summary>
         public ulong truncated;
         /// <summary>
@@ -3099,15 +3112,15 @@ namespace Evenkeel
         /// </summary>
         public ulong errors;
         /// <summary>
-        ///  Calls that received.
+        ///  System calls that received packets.
         /// </summary>
         public ulong calls_in;
         /// <summary>
-        ///  Calls that sent.
+        ///  System calls that sent packets.
         /// </summary>
         public ulong calls_out;
         /// <summary>
-        ///  Packets that were not queued, because the queue was full or they were too long.
+        ///  Packets that were not queued, because the queue was full or the packet was too long.
         /// </summary>
         public ulong not_queued;
         /// <summary>
@@ -3125,7 +3138,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  The measurements of the backends. Only for the backend Measured.
+    ///  The measurements of the backends. They exist only for the backend Measured.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpTrial
@@ -3147,18 +3160,18 @@ namespace Evenkeel
         /// </summary>
         public ulong took_ns;
         /// <summary>
-        ///  CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
-        ///  that is not available or was not measured.
+        ///  CPU time per received packet, in nanoseconds, the median of the rounds. The order is One, Batched, Offloaded and Uring.
+        ///  Below 0 for a backend that is not available or was not measured.
         /// </summary>
         public fixed double receive_ns[4];
         /// <summary>
-        ///  CPU time per sent packet, in the same order. On loopback it includes the kernel's work for the receiver.
+        ///  CPU time per sent packet, in the same order. On loopback this time includes the kernel's work for the receiver.
         /// </summary>
         public fixed double send_ns[4];
     }
 
     /// <summary>
-    ///  A peer that packets did not reach.
+    ///  A peer that some packets did not reach.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpFailure
@@ -3176,7 +3189,7 @@ namespace Evenkeel
         /// </summary>
         public EvenkeelAddress to;
         /// <summary>
-        ///  The reason for the last of these packets: an errno.
+        ///  Why the last of these packets did not reach the peer: an errno.
         /// </summary>
         public int why_errno;
         /// <summary>
@@ -3190,7 +3203,7 @@ namespace Evenkeel
     }
 
     /// <summary>
-    ///  Settings of a socket. All zero (EVENKEEL_INIT): any port of every interface, and a receive buffer of the system's default size.
+    ///  Settings of a socket. All zero (EVENKEEL_INIT) means any port of every interface, and a receive buffer of the system's default size.
     /// </summary>
     [StructLayout(LayoutKind.Sequential)]
     public unsafe partial struct EvenkeelUdpSettings
@@ -3204,11 +3217,11 @@ namespace Evenkeel
         /// </summary>
         public uint version;
         /// <summary>
-        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, IPv4.
+        ///  The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null means any port of every IPv4 interface.
         /// </summary>
         public byte* address;
         /// <summary>
-        ///  The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses it, the socket uses the next simpler one.
+        ///  The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses the backend, the socket uses the next simpler one.
         /// </summary>
         public uint receive;
         /// <summary>
@@ -3216,15 +3229,15 @@ namespace Evenkeel
         /// </summary>
         public uint send;
         /// <summary>
-        ///  The longest datagram, in bytes, up to 65,527. 0: 1,500.
+        ///  The longest datagram, in bytes, up to 65,527. 0 means 1,500.
         /// </summary>
         public uint bytes_max;
         /// <summary>
-        ///  The maximum number of packets that wait to be sent, up to 65,536. 0: 512.
+        ///  The maximum number of packets that wait to be sent, up to 65,536. 0 means 512.
         /// </summary>
         public uint queue_packets;
         /// <summary>
-        ///  How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
+        ///  How many players, or other peers, send to the socket. The receive buffer gets room for their packets. 0 means the system's default size.
         /// </summary>
         public uint players;
         /// <summary>
@@ -3240,15 +3253,15 @@ namespace Evenkeel
         /// </summary>
         public uint drain_interval_ms;
         /// <summary>
-        ///  Not 0: the kernel reports how long each packet waited.
+        ///  If not 0, the kernel reports how long each packet waited.
         /// </summary>
         public uint stamps;
         /// <summary>
-        ///  Not 0: packets that the network did not deliver are counted.
+        ///  If not 0, the socket counts packets that the network did not deliver.
         /// </summary>
         public uint hears_undelivered;
         /// <summary>
-        ///  How long a call that finds no packet polls the device for one, in microseconds. 0: it does not poll.
+        ///  How long a call that finds no packet polls the device, in microseconds. 0 means that it does not poll.
         /// </summary>
         public uint busy_poll_us;
         /// <summary>
@@ -3256,17 +3269,17 @@ namespace Evenkeel
         /// </summary>
         public uint reserved;
         /// <summary>
-        ///  Only for the backend Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
-        ///  are the fields above, or 64 players and 100 bytes if those are 0.
+        ///  Packets of each player in a tick, up to 65,535, only for the backend Measured. 0 means 1.
+        ///  The number of players and the packet size are the fields above, or 64 players and 100 bytes if those are 0.
         /// </summary>
         public uint packets_a_peer;
         /// <summary>
-        ///  Only for the backend Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
+        ///  How long the library measures the backends, in milliseconds, up to 10,000, only for the backend Measured. 0 means 100.
         /// </summary>
         public uint trial_ms;
         /// <summary>
-        ///  Only for the backend Measured: the destination of the test packets, such as `192.0.2.1:9`. At most 4,096 packets of zeros are sent.
-        ///  Null: they go between two sockets on loopback, and pass no device.
+        ///  The destination of the test packets, such as `192.0.2.1:9`, only for the backend Measured. At most 4,096 packets of zeros are sent.
+        ///  Null means that test packets go between two sockets on loopback, and pass no device.
         /// </summary>
         public byte* trial_toward;
     }
@@ -3306,8 +3319,8 @@ namespace Evenkeel
         /// </summary>
         public ulong length_ns;
         /// <summary>
-        ///  How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
-        ///  includes it.
+        ///  How long the lock was free but the waiter had no CPU, in nanoseconds.
+        ///  If the kernel does not count this time, the field is UINT64_MAX, and length_ns includes the time.
         /// </summary>
         public ulong no_cpu_ns;
     }
@@ -3346,7 +3359,7 @@ namespace Evenkeel
         /// </summary>
         CatchUp = 1,
         /// <summary>
-        ///  Time stretches: the next tick is one period after the late one began.
+        ///  Time stretches: the next tick is one period after the late tick began.
         /// </summary>
         SlowDown = 2,
     }
@@ -3365,7 +3378,7 @@ namespace Evenkeel
         /// </summary>
         Never = 1,
         /// <summary>
-        ///  The clock always spins: for a CPU that is reserved for the server.
+        ///  The clock always spins. Use this for a CPU that is reserved for the server.
         /// </summary>
         Always = 2,
     }
@@ -3376,7 +3389,7 @@ namespace Evenkeel
     public enum EvenkeelAlign : uint
     {
         /// <summary>
-        ///  The clock shifts ticks if measurements show that they then finish sooner.
+        ///  The clock shifts ticks if measurements show that ticks finish sooner at another phase.
         /// </summary>
         Measured = 0,
         /// <summary>
@@ -3403,11 +3416,11 @@ namespace Evenkeel
         /// </summary>
         Misaligned = 2,
         /// <summary>
-        ///  Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
+        ///  The handle is not valid: it was freed, has another kind, or never existed. Or the lock was not initialised.
         /// </summary>
         BadHandle = 3,
         /// <summary>
-        ///  The object is in use: another call uses it now and does not allow this one at the same time, or this thread holds the lock already.
+        ///  The object is in use by another call that excludes this call, or this thread already holds the lock.
         /// </summary>
         Busy = 4,
         /// <summary>
@@ -3435,7 +3448,7 @@ namespace Evenkeel
         /// </summary>
         TooSmall = 10,
         /// <summary>
-        ///  There is no room for one more.
+        ///  There is no room for one more object of this kind.
         /// </summary>
         NoRoom = 11,
         /// <summary>
@@ -3447,8 +3460,8 @@ namespace Evenkeel
         /// </summary>
         Refused = 13,
         /// <summary>
-        ///  A fault in the library, or a misuse from which it cannot continue. The panic did not unwind into the caller. An object that may be
-        ///  half-changed returns this status until it is freed.
+        ///  A fault in the library, or a misuse from which the library cannot continue. The panic did not unwind into the caller.
+        ///  An object that may be half-changed returns this status until it is freed.
         /// </summary>
         Panicked = 14,
         /// <summary>
@@ -3456,7 +3469,7 @@ namespace Evenkeel
         /// </summary>
         NotLocked = 15,
         /// <summary>
-        ///  There is nothing to return: no tick has begun, nothing was recorded, or none is left.
+        ///  There is nothing to return: no tick has begun, nothing was recorded, or nothing is left.
         /// </summary>
         NoData = 16,
         /// <summary>
@@ -3464,11 +3477,11 @@ namespace Evenkeel
         /// </summary>
         NoWorker = 17,
         /// <summary>
-        ///  The object belongs to another thread, the one that made or locked it.
+        ///  The object belongs to another thread: the thread that made or locked it.
         /// </summary>
         WrongThread = 18,
         /// <summary>
-        ///  This system does not support the call: only Linux does.
+        ///  This system does not support the call. Only Linux supports it.
         /// </summary>
         Unsupported = 19,
     }
@@ -3479,11 +3492,11 @@ namespace Evenkeel
     public enum EvenkeelMemoryLock : uint
     {
         /// <summary>
-        ///  All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
+        ///  All pages that are mapped now or later. Each page stays from its first use on. Unused pages cost no memory.
         /// </summary>
         AllOnFault = 0,
         /// <summary>
-        ///  No pages: the kernel decides.
+        ///  No pages: the kernel decides which pages it swaps out.
         /// </summary>
         Nothing = 1,
         /// <summary>
@@ -3491,7 +3504,7 @@ namespace Evenkeel
         /// </summary>
         Present = 2,
         /// <summary>
-        ///  All pages that are mapped now or later, loaded at once, with the whole stack of every thread.
+        ///  All pages that are mapped now or later, loaded at once. This includes the whole stack of every thread.
         /// </summary>
         All = 3,
     }
@@ -3502,23 +3515,23 @@ namespace Evenkeel
     public enum EvenkeelPhaseState : uint
     {
         /// <summary>
-        ///  The loop does nothing, because it was not requested.
+        ///  Spreading was not requested.
         /// </summary>
         Off = 0,
         /// <summary>
-        ///  The loop keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+        ///  The loop keeps its phase, because the alignment of its ticks needs that. Other sessions spread around it.
         /// </summary>
         Aligned = 1,
         /// <summary>
-        ///  No other session shares CPUs with this one at a fitting period.
+        ///  No other session with a matching period shares CPUs with this one.
         /// </summary>
         Alone = 2,
         /// <summary>
-        ///  The loop's ticks move towards their place.
+        ///  The loop's ticks move towards their goal.
         /// </summary>
         Settling = 3,
         /// <summary>
-        ///  The loop's ticks are in their place.
+        ///  The loop's ticks are at their goal.
         /// </summary>
         Settled = 4,
     }
@@ -3537,7 +3550,7 @@ namespace Evenkeel
         /// </summary>
         None = 1,
         /// <summary>
-        ///  The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
+        ///  The CPU is taken away at fixed times, by a hypervisor that runs each virtual CPU in slices.
         /// </summary>
         FixedSlot = 2,
         /// <summary>
@@ -3556,7 +3569,7 @@ namespace Evenkeel
     public enum EvenkeelAlignment : uint
     {
         /// <summary>
-        ///  The clock does not move ticks: it may not, there are no slices, or no phase was better.
+        ///  The clock does not move ticks: alignment is off, there are no slices, or no phase was better.
         /// </summary>
         Free = 0,
         /// <summary>
@@ -3611,7 +3624,7 @@ namespace Evenkeel
         /// </summary>
         Calm = 6,
         /// <summary>
-        ///  The game entered another phase.
+        ///  Another phase of the game began.
         /// </summary>
         Phase = 7,
         /// <summary>
@@ -3630,7 +3643,7 @@ namespace Evenkeel
         /// </summary>
         NotRequested = 0,
         /// <summary>
-        ///  The setting is active. It was read back if the kernel allows that.
+        ///  The setting is active. If the kernel allows it, the setting was read back.
         /// </summary>
         Active = 1,
         /// <summary>
@@ -3642,22 +3655,22 @@ namespace Evenkeel
         /// </summary>
         Suspended = 3,
         /// <summary>
-        ///  The kernel accepted the setting without effect.
+        ///  The kernel accepted the setting, but it has no effect.
         /// </summary>
         NoEffect = 4,
     }
 
     /// <summary>
-    ///  How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+    ///  How packets go between the server and the kernel. EvenkeelUdpSettings.receive and send have this type, and so has EvenkeelUdpReport.
     /// </summary>
     public enum EvenkeelIoBackend : uint
     {
         /// <summary>
-        ///  The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
+        ///  The fastest backend in our measurements: Uring for receiving if the library was built with it, and Offloaded in all other cases.
         /// </summary>
         Auto = 0,
         /// <summary>
-        ///  The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
+        ///  The backend that takes the least CPU time per packet on this machine. The library measures the backends for up to 0.1 s on loopback.
         /// </summary>
         Measured = 1,
         /// <summary>
@@ -3669,19 +3682,19 @@ namespace Evenkeel
         /// </summary>
         Batched = 3,
         /// <summary>
-        ///  The same as Batched, but the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+        ///  Like Batched, but the kernel takes or returns several packets of one peer as one message (UDP_GRO, UDP_SEGMENT).
         /// </summary>
         Offloaded = 4,
         /// <summary>
-        ///  Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
-        ///  Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
-        ///  Offloaded. Sending is Offloaded.
+        ///  Receives with one standing request of io_uring. Sends as Offloaded does.
+        ///  Needs Linux 6.1 and a library that was built with `make install-rt FEATURES=io-uring`.
+        ///  The request belongs to the thread that first receives. If another thread receives, the socket continues as Offloaded.
         /// </summary>
         Uring = 5,
     }
 
     /// <summary>
-    ///  The kind of the awaited object, in EvenkeelLongWait.kind.
+    ///  The kind of the lock or event, in EvenkeelLongWait.kind.
     /// </summary>
     public enum EvenkeelWaitKind : uint
     {

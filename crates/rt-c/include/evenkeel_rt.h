@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The meaning of this header's structs and functions. New fields at the end of a struct do not change it.
+// The version of the header: what its structs and functions mean. New fields at the end of a struct do not change the version.
 #define EVENKEEL_ABI_VERSION 2
 
-// A value for a field of EvenkeelThreadConfig whose zero means a default: it requests nothing.
+// The value that requests nothing, for a field of EvenkeelThreadConfig whose zero means a default.
 #define EVENKEEL_DO_NOT_ASK 9223372036854775807
 
-// A number that the kernel does not report.
+// The value of a field whose number the kernel does not report.
 #define EVENKEEL_UNKNOWN 9223372036854775807
 
 // The result of a call. Non-zero means that the call failed.
@@ -36,9 +36,9 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_NULL_POINTER = 1,
     // A pointer is not aligned for its type.
     EVENKEEL_STATUS_MISALIGNED = 2,
-    // Not a valid handle of this kind: it was freed, has another kind, or never existed; or a lock that was not initialised.
+    // The handle is not valid: it was freed, has another kind, or never existed. Or the lock was not initialised.
     EVENKEEL_STATUS_BAD_HANDLE = 3,
-    // The object is in use: another call uses it now and does not allow this one at the same time, or this thread holds the lock already.
+    // The object is in use by another call that excludes this call, or this thread already holds the lock.
     EVENKEEL_STATUS_BUSY = 4,
     // The struct's size is impossible. Prepare the struct with EVENKEEL_INIT.
     EVENKEEL_STATUS_BAD_SIZE = 5,
@@ -52,24 +52,24 @@ enum EvenkeelStatus
     EVENKEEL_STATUS_BAD_TEXT = 9,
     // The buffer is too small. The call reports how many bytes it needs.
     EVENKEEL_STATUS_TOO_SMALL = 10,
-    // There is no room for one more.
+    // There is no room for one more object of this kind.
     EVENKEEL_STATUS_NO_ROOM = 11,
     // The call would have to wait: the tick is not due, the lock is held, or the job is not done.
     EVENKEEL_STATUS_WOULD_BLOCK = 12,
     // The kernel, a file or a peer refused. evenkeel_last_error has the reason.
     EVENKEEL_STATUS_REFUSED = 13,
-    // A fault in the library, or a misuse from which it cannot continue. The panic did not unwind into the caller. An object that may be
-    // half-changed returns this status until it is freed.
+    // A fault in the library, or a misuse from which the library cannot continue. The panic did not unwind into the caller.
+    // An object that may be half-changed returns this status until it is freed.
     EVENKEEL_STATUS_PANICKED = 14,
     // The lock to release is not held.
     EVENKEEL_STATUS_NOT_LOCKED = 15,
-    // There is nothing to return: no tick has begun, nothing was recorded, or none is left.
+    // There is nothing to return: no tick has begun, nothing was recorded, or nothing is left.
     EVENKEEL_STATUS_NO_DATA = 16,
     // No thread runs the jobs of this queue.
     EVENKEEL_STATUS_NO_WORKER = 17,
-    // The object belongs to another thread, the one that made or locked it.
+    // The object belongs to another thread: the thread that made or locked it.
     EVENKEEL_STATUS_WRONG_THREAD = 18,
-    // This system does not support the call: only Linux does.
+    // This system does not support the call. Only Linux supports it.
     EVENKEEL_STATUS_UNSUPPORTED = 19,
 };
 #ifndef __cplusplus
@@ -86,7 +86,7 @@ enum EvenkeelAlign
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The clock shifts ticks if measurements show that they then finish sooner.
+    // The clock shifts ticks if measurements show that ticks finish sooner at another phase.
     EVENKEEL_ALIGN_MEASURED = 0,
     // The clock never shifts ticks: they keep their phase.
     EVENKEEL_ALIGN_NEVER = 1,
@@ -105,7 +105,7 @@ enum EvenkeelAlignment
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The clock does not move ticks: it may not, there are no slices, or no phase was better.
+    // The clock does not move ticks: alignment is off, there are no slices, or no phase was better.
     EVENKEEL_ALIGNMENT_FREE = 0,
     // The clock searches for gaps in idle time.
     EVENKEEL_ALIGNMENT_LOOKING = 1,
@@ -140,9 +140,9 @@ enum EvenkeelCount
     EVENKEEL_COUNT_BYTES_IN = 3,
     // Bytes sent in datagrams.
     EVENKEEL_COUNT_BYTES_OUT = 4,
-    // Datagrams lost for lack of room, in either direction.
+    // Datagrams lost because there was no room, in either direction.
     EVENKEEL_COUNT_DROPS = 5,
-    // The current number of players in the session, which goes up and down.
+    // The current number of players in the session. This number goes up and down.
     EVENKEEL_COUNT_PLAYERS = 6,
 };
 #ifndef __cplusplus
@@ -161,13 +161,13 @@ enum EvenkeelApplyStatus
  {
     // Not requested.
     EVENKEEL_APPLY_STATUS_NOT_REQUESTED = 0,
-    // The setting is active. It was read back if the kernel allows that.
+    // The setting is active. If the kernel allows it, the setting was read back.
     EVENKEEL_APPLY_STATUS_ACTIVE = 1,
     // The kernel refused the setting. The next field of the report has the error number.
     EVENKEEL_APPLY_STATUS_REFUSED = 2,
     // The setting was active and is suspended: the tick used nearly all of its CPU, and the rest of the machine would have starved.
     EVENKEEL_APPLY_STATUS_SUSPENDED = 3,
-    // The kernel accepted the setting without effect.
+    // The kernel accepted the setting, but it has no effect.
     EVENKEEL_APPLY_STATUS_NO_EFFECT = 4,
 };
 #ifndef __cplusplus
@@ -184,13 +184,13 @@ enum EvenkeelMemoryLock
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // All pages that are mapped now or later, each from its first use on. Unused pages cost no memory.
+    // All pages that are mapped now or later. Each page stays from its first use on. Unused pages cost no memory.
     EVENKEEL_MEMORY_LOCK_ALL_ON_FAULT = 0,
-    // No pages: the kernel decides.
+    // No pages: the kernel decides which pages it swaps out.
     EVENKEEL_MEMORY_LOCK_NOTHING = 1,
     // All pages that are mapped now, loaded at once.
     EVENKEEL_MEMORY_LOCK_PRESENT = 2,
-    // All pages that are mapped now or later, loaded at once, with the whole stack of every thread.
+    // All pages that are mapped now or later, loaded at once. This includes the whole stack of every thread.
     EVENKEEL_MEMORY_LOCK_ALL = 3,
 };
 #ifndef __cplusplus
@@ -211,7 +211,7 @@ enum EvenkeelOverrun
     EVENKEEL_OVERRUN_SKIP = 0,
     // Up to EvenkeelClockSettings.catch_up_at_most late ticks run right after one another.
     EVENKEEL_OVERRUN_CATCH_UP = 1,
-    // Time stretches: the next tick is one period after the late one began.
+    // Time stretches: the next tick is one period after the late tick began.
     EVENKEEL_OVERRUN_SLOW_DOWN = 2,
 };
 #ifndef __cplusplus
@@ -228,15 +228,15 @@ enum EvenkeelPhaseState
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The loop does nothing, because it was not requested.
+    // Spreading was not requested.
     EVENKEEL_PHASE_STATE_OFF = 0,
-    // The loop keeps its phase, because the alignment of its ticks needs it. Other sessions spread around it.
+    // The loop keeps its phase, because the alignment of its ticks needs that. Other sessions spread around it.
     EVENKEEL_PHASE_STATE_ALIGNED = 1,
-    // No other session shares CPUs with this one at a fitting period.
+    // No other session with a matching period shares CPUs with this one.
     EVENKEEL_PHASE_STATE_ALONE = 2,
-    // The loop's ticks move towards their place.
+    // The loop's ticks move towards their goal.
     EVENKEEL_PHASE_STATE_SETTLING = 3,
-    // The loop's ticks are in their place.
+    // The loop's ticks are at their goal.
     EVENKEEL_PHASE_STATE_SETTLED = 4,
 };
 #ifndef __cplusplus
@@ -278,7 +278,7 @@ enum EvenkeelQuantumModel
     EVENKEEL_QUANTUM_MODEL_UNKNOWN = 0,
     // The CPU is not taken away.
     EVENKEEL_QUANTUM_MODEL_NONE = 1,
-    // The CPU is taken away at fixed times, by a hypervisor that gives each virtual CPU a slice.
+    // The CPU is taken away at fixed times, by a hypervisor that runs each virtual CPU in slices.
     EVENKEEL_QUANTUM_MODEL_FIXED_SLOT = 2,
     // The CPU is taken away when the quota of a CPU limit is used up, until the limit's next period.
     EVENKEEL_QUANTUM_MODEL_TOKEN_BUCKET = 3,
@@ -313,7 +313,7 @@ enum EvenkeelRateReason
     EVENKEEL_RATE_REASON_STARVED = 5,
     // There was room for a shorter period for long enough.
     EVENKEEL_RATE_REASON_CALM = 6,
-    // The game entered another phase.
+    // Another phase of the game began.
     EVENKEEL_RATE_REASON_PHASE = 7,
     // The time slices of the CPU changed.
     EVENKEEL_RATE_REASON_TIME_SLICES = 8,
@@ -336,7 +336,7 @@ enum EvenkeelSpinning
     EVENKEEL_SPINNING_WHERE_THERE_IS_ROOM = 0,
     // The clock never spins.
     EVENKEEL_SPINNING_NEVER = 1,
-    // The clock always spins: for a CPU that is reserved for the server.
+    // The clock always spins. Use this for a CPU that is reserved for the server.
     EVENKEEL_SPINNING_ALWAYS = 2,
 };
 #ifndef __cplusplus
@@ -347,7 +347,7 @@ typedef uint32_t EvenkeelSpinning;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// The kind of the awaited object, in EvenkeelLongWait.kind.
+// The kind of the lock or event, in EvenkeelLongWait.kind.
 enum EvenkeelWaitKind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
@@ -372,25 +372,25 @@ typedef uint32_t EvenkeelWaitKind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// How packets go between the server and the kernel: EvenkeelUdpSettings.receive and send, and EvenkeelUdpReport.
+// How packets go between the server and the kernel. EvenkeelUdpSettings.receive and send have this type, and so has EvenkeelUdpReport.
 enum EvenkeelIoBackend
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : uint32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-    // The fastest backend in our measurements: Uring for receiving if the library was built with it, else Offloaded.
+    // The fastest backend in our measurements: Uring for receiving if the library was built with it, and Offloaded in all other cases.
     EVENKEEL_IO_BACKEND_AUTO = 0,
-    // The backend that takes the least CPU time per packet on this machine. The library measures them for up to 0.1 s on loopback.
+    // The backend that takes the least CPU time per packet on this machine. The library measures the backends for up to 0.1 s on loopback.
     EVENKEEL_IO_BACKEND_MEASURED = 1,
     // A call for each packet.
     EVENKEEL_IO_BACKEND_ONE = 2,
     // Up to 64 packets per call.
     EVENKEEL_IO_BACKEND_BATCHED = 3,
-    // The same as Batched, but the kernel takes or returns several packets of one peer as one (UDP_GRO, UDP_SEGMENT).
+    // Like Batched, but the kernel takes or returns several packets of one peer as one message (UDP_GRO, UDP_SEGMENT).
     EVENKEEL_IO_BACKEND_OFFLOADED = 4,
-    // Receives with one standing request of io_uring; it needs a library that was built with it (`make install-rt FEATURES=io-uring`) and
-    // Linux 6.1 or later. The request belongs to the thread that first receives; if another thread receives, the socket continues as
-    // Offloaded. Sending is Offloaded.
+    // Receives with one standing request of io_uring. Sends as Offloaded does.
+    // Needs Linux 6.1 and a library that was built with `make install-rt FEATURES=io-uring`.
+    // The request belongs to the thread that first receives. If another thread receives, the socket continues as Offloaded.
     EVENKEEL_IO_BACKEND_URING = 5,
 };
 #ifndef __cplusplus
@@ -410,8 +410,8 @@ typedef struct EvenkeelAsynchronous EvenkeelAsynchronous;
 // Ticks at absolute times.
 typedef struct EvenkeelClock EvenkeelClock;
 
-// An open frame. The library passes a handle to the frame's body and to each job. It is valid only on that thread, and only until the body or the
-// job returns.
+// An open frame. The library passes a handle to the frame's body and to each job.
+// The handle is valid only on that thread, and only until the body or the job returns.
 typedef struct EvenkeelFrame EvenkeelFrame;
 
 // Workers and their queues.
@@ -435,25 +435,25 @@ typedef struct EvenkeelTickLoop EvenkeelTickLoop;
 // A server's socket.
 typedef struct EvenkeelUdp EvenkeelUdp;
 
-// Settings for Agones. All zero (EVENKEEL_INIT): the port from the environment, and a health message every two seconds, except after two seconds
-// without a tick.
+// Settings for Agones. All zero (EVENKEEL_INIT) means: the port from the environment, and a health message every two seconds.
+// After two seconds without a tick, health messages stop.
 typedef struct EvenkeelAgonesSettings {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The sidecar's port on this machine, 1 to 65,535. 0: AGONES_SDK_HTTP_PORT of the environment, else 9358.
+    // The sidecar's port on this machine, 1 to 65,535. 0 means the port in AGONES_SDK_HTTP_PORT, or 9358 if that is not set.
     uint32_t port;
-    // The timeout of a request, in milliseconds, up to 60,000. 0: 1,000.
+    // The timeout of a request, in milliseconds, up to 60,000. 0 means 1,000.
     uint32_t timeout_ms;
-    // The time between health messages, in milliseconds, up to 3,600,000; less than spec.health.periodSeconds. 0: 2,000.
+    // The time between health messages, in milliseconds, up to 3,600,000. It must be less than spec.health.periodSeconds. 0 means 2,000.
     uint32_t health_period_ms;
-    // The longest time without a tick before health messages stop, in milliseconds, up to 3,600,000. 0: 2,000.
+    // How long ticks may be missing before health messages stop, in milliseconds, up to 3,600,000. 0 means 2,000.
     uint32_t stall_ms;
 } EvenkeelAgonesSettings;
 
-// The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them. A text that does
-// not fit is EVENKEEL_STATUS_TOO_SMALL.
+// The game server, as the sidecar reports it. Texts have a zero at the end, and are empty if the sidecar does not report them.
+// A text that does not fit causes EVENKEEL_STATUS_TOO_SMALL.
 typedef struct EvenkeelGameServer {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -467,7 +467,7 @@ typedef struct EvenkeelGameServer {
     char state[64];
     // The address for players.
     char address[256];
-    // The game server's first port. 0 if it has none.
+    // The game server's first port. 0 if the game server has no port.
     uint32_t port;
     // The number of the game server's ports.
     uint32_t ports_count;
@@ -499,11 +499,11 @@ typedef struct EvenkeelClockSettings {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: 20,000,000.
+    // The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0 means 20,000,000.
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
-    // The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
+    // The maximum number of late ticks in a row if `overrun` is CatchUp. Otherwise 0.
     uint32_t catch_up_at_most;
     // One of EvenkeelSpinning.
     uint32_t spinning;
@@ -511,35 +511,35 @@ typedef struct EvenkeelClockSettings {
     uint32_t align;
 } EvenkeelClockSettings;
 
-// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
+// Which settings are active: an EvenkeelApplyStatus for each setting. If the kernel refused it, its error number (errno) follows, else 0.
 typedef struct EvenkeelThreadReport {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
+    // The EvenkeelApplyStatus of EvenkeelThreadConfig.cpus.
     uint32_t cpus;
     // The errno of the field above.
     int32_t cpus_errno;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. A real-time thread requests no slice.
+    // The EvenkeelApplyStatus of EvenkeelThreadConfig.slice_ns. For a real-time thread, the slice is not requested.
     uint32_t slice;
     // The errno of the field above.
     int32_t slice_errno;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
+    // The EvenkeelApplyStatus of EvenkeelThreadConfig.timer_slack_ns.
     uint32_t timer_slack;
     // The errno of the field above.
     int32_t timer_slack_errno;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
+    // The EvenkeelApplyStatus of EvenkeelThreadConfig.fifo_priority.
     uint32_t fifo;
     // The errno of the field above.
     int32_t fifo_errno;
-    // EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
+    // The EvenkeelApplyStatus of EvenkeelThreadConfig.dma_latency_us.
     uint32_t dma_latency;
     // The errno of the field above.
     int32_t dma_latency_errno;
 } EvenkeelThreadReport;
 
-// A tick that has begun. Times are on evenkeel_now_ns's clock.
+// A tick that has begun. All times are times of evenkeel_now_ns.
 typedef struct EvenkeelTick {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -557,7 +557,7 @@ typedef struct EvenkeelTick {
     uint64_t elapsed_ns;
 } EvenkeelTick;
 
-// A tick that has ended. Times are on evenkeel_now_ns's clock.
+// A tick that has ended. All times are times of evenkeel_now_ns.
 typedef struct EvenkeelDone {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -615,25 +615,25 @@ typedef struct EvenkeelSummary {
     uint64_t max_ns;
 } EvenkeelSummary;
 
-// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) helps everywhere and needs no privileges.
+// Kernel settings of a tick's thread. All zero (EVENKEEL_INIT) means settings that help on every machine and need no privileges.
 typedef struct EvenkeelThreadConfig {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Runs the thread on these CPUs only, as a list such as "2-3,6". Null: the kernel chooses.
+    // Runs the thread on these CPUs only, as a list such as "2-3,6". Null means that the kernel chooses.
     const char *cpus;
-    // The scheduler's time slice, in nanoseconds (Linux 6.12 and later): 100,000 to 100,000,000, else the report says that it has no effect.
-    // 0: 100,000.
+    // The scheduler's time slice, in nanoseconds, 100,000 to 100,000,000. 0 means 100,000. Needs Linux 6.12.
+    // For a value out of this range, the report says that it has no effect.
     uint64_t slice_ns;
-    // How late the kernel may end a sleep, in nanoseconds. 0: 1.
+    // How late the kernel may end a sleep, in nanoseconds. 0 means 1.
     uint64_t timer_slack_ns;
-    // Real-time (SCHED_FIFO) with this priority, 1 to 99; needs CAP_SYS_NICE. 0: not requested.
+    // Makes the thread real-time (SCHED_FIFO) with this priority, 1 to 99. Needs CAP_SYS_NICE. 0 means not real-time.
     uint32_t fifo_priority;
-    // Not 0: keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed. It costs power, and
-    // needs write access to /dev/cpu_dma_latency.
+    // If not 0, keeps all CPUs out of idle states that take longer than dma_latency_us to leave, until the thread is freed.
+    // This setting costs power, and needs write access to /dev/cpu_dma_latency.
     uint32_t asks_dma_latency;
-    // The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000; used if asks_dma_latency is not 0.
+    // The longest allowed time to leave an idle state, in microseconds, 0 to 2,000,000,000. Used if asks_dma_latency is not 0.
     int32_t dma_latency_us;
     // Always 0.
     uint32_t reserved;
@@ -645,57 +645,57 @@ typedef struct EvenkeelWorkerSettings {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The numbers of the queues that the worker takes jobs from; each time from the first queue that has a job.
+    // The numbers of the queues that the worker takes jobs from. The worker always takes from the first queue that has a job.
     uint32_t queues[9];
     // How many queues the worker takes jobs from, 1 to 9.
     uint32_t queues_count;
-    // The kernel settings of the worker's thread, such as its CPUs; prepared by evenkeel_init. Null: the default, which helps everywhere.
+    // The kernel settings of the worker's thread, such as its CPUs, in a struct prepared by evenkeel_init. Null means the default settings.
     const struct EvenkeelThreadConfig *thread;
 } EvenkeelWorkerSettings;
 
-// Settings of a job system. All zero (EVENKEEL_INIT): one frame queue, one asynchronous queue, and no workers, so that the thread that opens a
-// frame runs its jobs. Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next
-// number.
+// Settings of a job system. All zero (EVENKEEL_INIT) means one frame queue, one asynchronous queue, and no workers.
+// Without workers, the thread that opens a frame runs its jobs.
+// Frame queues have the numbers from 0, in the order in which threads take from them. The asynchronous queue has the next number.
 typedef struct EvenkeelJobSettings {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Threads that take from the frame queues in their order, and then from the asynchronous queue.
+    // The number of threads that take jobs from the frame queues in their order, and then from the asynchronous queue.
     uint32_t workers;
-    // Threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
+    // The number of threads that take asynchronous jobs only, so that long jobs do not delay a frame. At most 63 together with the other workers.
     uint32_t asynchronous_workers;
-    // Frame queues, up to 8. 0: 1.
+    // The number of frame queues, up to 8. 0 means 1.
     uint32_t frame_queues;
-    // The capacity of each frame queue, up to 1,048,576. 0: 1,024.
+    // The capacity of each frame queue, up to 1,048,576. 0 means 1,024.
     uint32_t frame_capacity;
-    // The capacity of the asynchronous queue, up to 1,048,576. 0: 256. A job that does not fit is refused.
+    // The capacity of the asynchronous queue, up to 1,048,576. 0 means 256. A job that does not fit is refused.
     uint32_t asynchronous_capacity;
-    // How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0: 1,024.
+    // How many jobs of a frame may have dependencies or be dependencies, up to 1,048,576. 0 means 1,024.
     uint32_t linked_max;
-    // How many dependencies these jobs may have together, up to 1,048,576. 0: 4,096.
+    // How many dependencies these jobs may have together, up to 1,048,576. 0 means 4,096.
     uint32_t waits_max;
     // What happens to a job if its frame queue is full. 0: the pushing thread runs it at once. 1: the push fails.
     uint32_t refuses_when_full;
-    // What a thread does if it finds no job. 0: it looks for one for some microseconds if the process has CPUs to spare, and then sleeps. 1: it
-    // sleeps at once.
+    // What a thread does if it finds no job. 1: it sleeps at once.
+    // 0: it looks for a job for some microseconds if the process has CPUs to spare, and then sleeps.
     uint32_t sleeps_at_once;
-    // What happens to an asynchronous job if no worker takes from its queue. 0: the push fails. 1: the job waits until
-    // evenkeel_jobs_run_asynchronous runs it.
+    // What happens to an asynchronous job if no worker takes from its queue. 0: the push fails.
+    // 1: the job waits until evenkeel_jobs_run_asynchronous runs it.
     uint32_t caller_runs_asynchronous;
-    // More workers, each with its own queues and thread settings: `own_workers_count` pointers to them. Their numbers follow those of the
-    // workers above. Null without such workers.
+    // More workers, each with its own queues and thread settings: `own_workers_count` pointers to the workers' settings.
+    // Their numbers follow those of the workers above. Null means no such workers.
     const struct EvenkeelWorkerSettings *const *own_workers;
-    // How many workers `own_workers` lists; at most 63 together with all other workers.
+    // How many workers `own_workers` lists. At most 63 together with all other workers.
     size_t own_workers_count;
-    // CPUs that a hypervisor may give in slices, as a list such as "0-1", with numbers up to 255. A job that its CPU would leave in the
-    // middle then begins on another CPU, if that is sooner. Use this for threads that are pinned to one CPU each. A thread for each listed
-    // CPU follows its slices; see evenkeel_jobs_cpu_slice. Null or empty: none.
+    // The CPUs that a hypervisor may run in slices, as a list such as "0-1", with numbers up to 255. Null or empty means none.
+    // If a job does not fit into the rest of its CPU's slice, it begins on another CPU, if that is sooner.
+    // Use this for threads that are pinned to one CPU each. A thread for each listed CPU follows the CPU's slices: see evenkeel_jobs_cpu_slice.
     const char *slice_cpus;
 } EvenkeelJobSettings;
 
-// A job, or the body of a frame. Its arguments are the frame (null in an asynchronous job) and the context that it was pushed with. It must return:
-// no exception and no longjmp may leave it.
+// A job, or the body of a frame. The arguments are the frame (null in an asynchronous job) and the context of the push.
+// The function must return: no exception and no longjmp may leave it.
 typedef void (*EvenkeelJob)(struct EvenkeelFrame *frame, void *context);
 
 // One step of a loop. Its arguments are the number of the step and the context.
@@ -725,21 +725,21 @@ typedef struct EvenkeelFrameCounters {
     uint64_t busy_ns;
     // The duration of the longest job, in nanoseconds.
     uint64_t longest_job_ns;
-    // How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus. The thread
-    // looks for a job again every 50 us.
+    // How often a thread left a job to others because its CPU was about to be taken away: see EvenkeelJobSettings.slice_cpus.
+    // The thread looks for a job again every 50 us.
     uint64_t left;
 } EvenkeelFrameCounters;
 
-// When a CPU is available. A hypervisor may give a virtual CPU for a part of each period only: this is its slice.
+// When a CPU is available. A hypervisor may run a virtual CPU for only a part of each period. This part is the CPU's slice.
 typedef struct EvenkeelCpuSlice {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // 1 if slices are known; 0 if the CPU has none, or they are not known yet. The fields below `pinned_errno` are 0 then.
+    // 1 if slices are known. 0 if the CPU has none, or they are not known yet. In that case all fields after `pinned_errno` are 0.
     uint32_t is_known;
-    // Whether the CPU is followed, as an EvenkeelApplyStatus. It is refused if there is no such CPU, or the process may not run there. It is not
-    // requested until the thread that follows it has started.
+    // Whether the CPU is followed, as an EvenkeelApplyStatus. Refused means that no such CPU exists, or the process may not run on it.
+    // Not requested means that the thread that follows the CPU has not started yet.
     uint32_t pinned;
     // The errno of the field above.
     int32_t pinned_errno;
@@ -747,13 +747,13 @@ typedef struct EvenkeelCpuSlice {
     uint32_t reserved;
     // From the start of one slice to the start of the next, in nanoseconds.
     uint64_t period_ns;
-    // How long the CPU is available in each period, in nanoseconds; less than the period.
+    // How long the CPU is available in each period, in nanoseconds. This is less than the period.
     uint64_t share_ns;
     // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock.
     uint64_t start_ns;
     // How long ago the current period began, in nanoseconds, at the time of the call.
     uint64_t since_start_ns;
-    // How long the CPU is still available, in nanoseconds, at the time of the call. 0 while it is taken away.
+    // How long the CPU is still available, in nanoseconds, at the time of the call. 0 while the CPU is taken away.
     uint64_t left_ns;
 } EvenkeelCpuSlice;
 
@@ -763,8 +763,8 @@ typedef struct EvenkeelMutex {
     uint64_t opaque[2];
 } EvenkeelMutex;
 
-// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads. It is in
-// storage that the caller owns. evenkeel_inherit_mutex_init prepares it. Do not copy or move it.
+// A lock whose holder runs with the priority of the most urgent waiter: for a real-time tick that shares data with ordinary threads.
+// The lock is in storage that the caller owns. evenkeel_inherit_mutex_init prepares the storage. Do not copy or move it.
 typedef struct EvenkeelInheritMutex {
     // Internal to the library.
     uint64_t opaque[2];
@@ -776,8 +776,8 @@ typedef struct EvenkeelRwLock {
     uint64_t opaque[3];
 } EvenkeelRwLock;
 
-// An event: it happens once, until it is reset. It is in storage that the caller owns. evenkeel_event_init prepares it. Do not copy or
-// move it.
+// An event happens once, until it is reset. It is in storage that the caller owns.
+// evenkeel_event_init prepares it. Do not copy or move it.
 typedef struct EvenkeelEvent {
     // Internal to the library.
     uint64_t opaque[2];
@@ -793,14 +793,14 @@ typedef struct EvenkeelMemoryConfig {
     uint32_t lock;
     // Always 0.
     uint32_t reserved;
-    // Loads this many bytes of the calling thread's stack, up to 64 MiB. 0: 262,144; EVENKEEL_DO_NOT_ASK: none.
+    // Loads this many bytes of the calling thread's stack, up to 64 MiB. 0 means 262,144. EVENKEEL_DO_NOT_ASK means none.
     uint64_t stack_bytes;
-    // Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. It is for servers that allocate later.
-    // 0: none.
+    // Loads this many bytes for the heap, and makes glibc keep freed memory, in the whole process. Use it if the server allocates later.
+    // 0 means none.
     uint64_t heap_bytes;
 } EvenkeelMemoryConfig;
 
-// Which settings are active: an EvenkeelApplyStatus for each, and the kernel's error number (errno) if it was refused, else 0.
+// Which settings are active: an EvenkeelApplyStatus for each setting. If the kernel refused it, its error number (errno) follows, else 0.
 typedef struct EvenkeelMemoryReport {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -810,7 +810,7 @@ typedef struct EvenkeelMemoryReport {
     uint32_t present;
     // The errno of the field above.
     int32_t present_errno;
-    // Whether pages that are mapped later stay. The library does not request it if a limit would make later allocations fail.
+    // Whether pages that are mapped later stay in memory. If a limit would make later allocations fail, the library does not request this.
     uint32_t future;
     // The errno of the field above.
     int32_t future_errno;
@@ -822,7 +822,7 @@ typedef struct EvenkeelMemoryReport {
     uint32_t heap;
     // The errno of the field above.
     int32_t heap_errno;
-    // How many bytes this process may lock; UINT64_MAX without a limit.
+    // How many bytes this process may lock. UINT64_MAX means no limit.
     uint64_t lock_limit_bytes;
 } EvenkeelMemoryReport;
 
@@ -832,16 +832,16 @@ typedef struct EvenkeelTickMemory {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // Page faults of the tick's thread without disk access, since the previous tick ended; UINT64_MAX if the kernel does not report them.
+    // Page faults of the tick's thread without disk access, since the previous tick ended. UINT64_MAX if the kernel does not report them.
     uint64_t minor_faults;
-    // Page faults that waited for a disk; UINT64_MAX if the kernel does not report them.
+    // Page faults of the tick's thread that waited for a disk. UINT64_MAX if the kernel does not report them.
     uint64_t major_faults;
-    // Pages that the whole system read back from swap since the start, updated once a second; UINT64_MAX if the kernel does not report
-    // them.
+    // Pages that the whole system read back from swap since the start, updated once a second.
+    // UINT64_MAX if the kernel does not report them.
     uint64_t swapped_in;
 } EvenkeelTickMemory;
 
-// How the CPU is taken away, and how the clock reacts to it.
+// How the CPU is taken away, and how the clock reacts to the gaps.
 typedef struct EvenkeelQuantum {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -851,9 +851,9 @@ typedef struct EvenkeelQuantum {
     uint32_t model;
     // One of EvenkeelAlignment.
     uint32_t alignment;
-    // The period of the slices or of the limit, in nanoseconds; 0 without slices and limit.
+    // The period of the slices or of the limit, in nanoseconds. 0 if there are no slices and no limit.
     uint64_t period_ns;
-    // This machine's or server's share of the CPU, up to 1; below 0 if it is not known.
+    // The share of the CPU that this machine or server gets, up to 1. Below 0 if it is not known.
     double share;
     // How often the clock shifted ticks.
     uint64_t moves;
@@ -865,29 +865,29 @@ typedef struct EvenkeelQuantum {
     uint64_t gaps_unknown;
     // How often the clock woke in idle time to search. Each wake-up costs some 5 us of CPU time.
     uint64_t probes;
-    // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock; 0 if there are no slices.
+    // When a recent slice began, in nanoseconds of evenkeel_now_ns's clock. 0 if there are no slices.
     uint64_t phase_ns;
-    // The confidence that there are slices, from 0 to 1; below 0 without slices.
+    // The confidence that there are slices, from 0 to 1. Below 0 if there are no slices.
     double confidence;
 } EvenkeelQuantum;
 
-// Settings of a rate. All zero (EVENKEEL_INIT): periods of 10, 20, 30 and 50 ms, but 10 ms only for a phase that requests it.
+// Settings of a rate. All zero (EVENKEEL_INIT) means periods of 10, 20, 30 and 50 ms. The period is 10 ms only in a phase that requests it.
 typedef struct EvenkeelRateSettings {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order; ends at the first 0.
+    // The periods to choose from, in nanoseconds, 1 ms to 10 s each, in any order. The list ends at the first 0.
     uint64_t ladder_ns[16];
-    // The period to start with, in nanoseconds. 0: 20,000,000.
+    // The period to start with, in nanoseconds. 0 means 20,000,000.
     uint64_t start_ns;
-    // The shortest period of the phase to start in, in nanoseconds. 0: 20,000,000.
+    // The shortest period of the phase to start in, in nanoseconds. 0 means 20,000,000.
     uint64_t fastest_ns;
-    // The longest period of the phase to start in, in nanoseconds. 0: 50,000,000.
+    // The longest period of the phase to start in, in nanoseconds. 0 means 50,000,000.
     uint64_t slowest_ns;
-    // The highest sustainable load, 0.05 to 1: how long a tick works, divided by the part of the period in which it may run. 0: 0.75.
+    // The highest sustainable load, 0.05 to 1. The load is how long a tick works, divided by the part of the period in which it may run. 0 means 0.75.
     double sustainable;
-    // With one CPU, the share that is left to the system, up to 0.95. 0: 0.5; below 0: none.
+    // With one CPU, the share of the CPU for the rest of the system, up to 0.95. 0 means 0.5, and a value below 0 means none.
     double system_share;
 } EvenkeelRateSettings;
 
@@ -917,7 +917,7 @@ typedef struct EvenkeelLongScope {
     uint32_t version;
     // The scope's name, cut to fit, with a zero at the end.
     char name[136];
-    // The kernel's id of the thread that ran it.
+    // The kernel's id of the thread that ran the scope.
     uint32_t thread;
     // Always 0.
     uint32_t reserved;
@@ -933,56 +933,56 @@ typedef struct EvenkeelTelemetrySettings {
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The session's name, 1 to 64 bytes: any text.
+    // The session's name: any text of 1 to 64 bytes.
     const char *session;
-    // The folder of the page. Null: /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
+    // The folder of the page. Null means /dev/shm, or $XDG_RUNTIME_DIR if /dev/shm is not writable.
     const char *folder;
-    // Not 0: the server's group may read the page too. 0: only the server's user may read it.
+    // If not 0, the server's group may read the page too. If 0, only the server's user may read it.
     uint32_t is_for_group;
     // Always 0.
     uint32_t reserved;
 } EvenkeelTelemetrySettings;
 
-// Where sessions find each other.
+// Where the sessions of a host find each other.
 typedef struct EvenkeelPhaseSettings {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The folder of the sessions' files. Null: /dev/shm. Sessions see each other if they use the same folder.
+    // The folder of the sessions' files. Null means /dev/shm. Sessions see each other if they use the same folder.
     const char *folder;
 } EvenkeelPhaseSettings;
 
-// Settings of a server loop. All zero (EVENKEEL_INIT): 50 ticks a second, missed ticks are skipped, and thread settings that need no
-// privileges. Each struct that a pointer names is prepared by EVENKEEL_INIT, and is not needed after evenkeel_tick_loop_new.
+// Settings of a server loop. All zero (EVENKEEL_INIT) means 50 ticks a second, missed ticks are skipped, and thread settings that need no privileges.
+// Prepare each struct behind a pointer with EVENKEEL_INIT. The library no longer needs these structs after evenkeel_tick_loop_new.
 typedef struct EvenkeelTickLoopSettings {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0: `rate->start_ns` with `rate`, else 20,000,000.
+    // The period of ticks, in nanoseconds: 1,000 to 3,600,000,000,000. 0 means `rate->start_ns` if `rate` is set, and otherwise 20,000,000.
     uint64_t period_ns;
     // One of EvenkeelOverrun.
     uint32_t overrun;
-    // The maximum number of late ticks in a row, for EvenkeelOverrun's CatchUp. Else 0.
+    // The maximum number of late ticks in a row if `overrun` is CatchUp. Otherwise 0.
     uint32_t catch_up_at_most;
     // One of EvenkeelSpinning.
     uint32_t spinning;
     // One of EvenkeelAlign.
     uint32_t align;
-    // The kernel settings of the loop's thread. Null: settings that need no privileges.
+    // The kernel settings of the loop's thread. Null means settings that need no privileges.
     const struct EvenkeelThreadConfig *thread;
-    // Keeps the process's pages in memory, and counts the page faults of each tick. Null: off, because it affects the whole process.
+    // Keeps the process's pages in memory, and counts the page faults of each tick. Null means off: this setting affects the whole process.
     const struct EvenkeelMemoryConfig *memory;
-    // Publishes every tick on a page of shared memory. Null: off.
+    // Publishes every tick on a page of shared memory. Null means off.
     const struct EvenkeelTelemetrySettings *telemetry;
-    // Lengthens and shortens the period with the load. Null: the period stays.
+    // Lengthens and shortens the period with the load. Null means that the period does not change.
     const struct EvenkeelRateSettings *rate;
-    // Records scopes of the loop's thread, under this name. Null: off.
+    // Records scopes of the loop's thread, under this name. Null means off.
     const char *scopes_name;
-    // How many of the thread's last scopes the loop records, up to a million; used with scopes_name. 0: 4,096.
+    // How many of the thread's last scopes the loop records, up to a million. Used with scopes_name. 0 means 4,096.
     uint64_t scopes_count;
-    // Spreads the ticks of all sessions on this host, so that fewer of them collide. Null: off.
+    // Spreads the ticks of all sessions on this host, so that fewer ticks collide. Null means off.
     const struct EvenkeelPhaseSettings *phases;
 } EvenkeelTickLoopSettings;
 
@@ -994,31 +994,31 @@ typedef struct EvenkeelPhaseReport {
     uint32_t version;
     // One of EvenkeelPhaseState.
     uint32_t state;
-    // How many other sessions are taken into account.
+    // How many other sessions the loop takes into account.
     uint32_t neighbours;
-    // How far ticks were shifted so far, in nanoseconds; later is positive.
+    // How far the loop has shifted its ticks so far, in nanoseconds. Positive means later.
     int64_t shifted_ns;
-    // How far the ticks still have to move, in nanoseconds; later is positive.
+    // How far the ticks still have to move, in nanoseconds. Positive means later.
     int64_t distance_ns;
 } EvenkeelPhaseReport;
 
-// Settings of a socket. All zero (EVENKEEL_INIT): any port of every interface, and a receive buffer of the system's default size.
+// Settings of a socket. All zero (EVENKEEL_INIT) means any port of every interface, and a receive buffer of the system's default size.
 typedef struct EvenkeelUdpSettings {
     // The size of this struct, in bytes.
     uint32_t size;
     // The version of this struct: EVENKEEL_ABI_VERSION.
     uint32_t version;
-    // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null: any port of every interface, IPv4.
+    // The address to receive on, such as `0.0.0.0:7777` or `[::]:7777`. Null means any port of every IPv4 interface.
     const char *address;
-    // The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses it, the socket uses the next simpler one.
+    // The backend for receiving: one of EvenkeelIoBackend. If the kernel refuses the backend, the socket uses the next simpler one.
     uint32_t receive;
     // The backend for sending: one of EvenkeelIoBackend.
     uint32_t send;
-    // The longest datagram, in bytes, up to 65,527. 0: 1,500.
+    // The longest datagram, in bytes, up to 65,527. 0 means 1,500.
     uint32_t bytes_max;
-    // The maximum number of packets that wait to be sent, up to 65,536. 0: 512.
+    // The maximum number of packets that wait to be sent, up to 65,536. 0 means 512.
     uint32_t queue_packets;
-    // How many players, or other peers, send to the socket: the receive buffer gets room for their packets. 0: the system's default size.
+    // How many players, or other peers, send to the socket. The receive buffer gets room for their packets. 0 means the system's default size.
     uint32_t players;
     // How many packets each player sends per second. Required if players is not 0.
     uint32_t packets_a_second;
@@ -1026,25 +1026,25 @@ typedef struct EvenkeelUdpSettings {
     uint32_t packet_bytes;
     // The longest time between two calls that receive, in milliseconds: the tick period plus its lateness. Required if players is not 0.
     uint32_t drain_interval_ms;
-    // Not 0: the kernel reports how long each packet waited.
+    // If not 0, the kernel reports how long each packet waited.
     uint32_t stamps;
-    // Not 0: packets that the network did not deliver are counted.
+    // If not 0, the socket counts packets that the network did not deliver.
     uint32_t hears_undelivered;
-    // How long a call that finds no packet polls the device for one, in microseconds. 0: it does not poll.
+    // How long a call that finds no packet polls the device, in microseconds. 0 means that it does not poll.
     uint32_t busy_poll_us;
     // Always 0.
     uint32_t reserved;
-    // Only for the backend Measured: packets of each player in a tick, up to 65,535. 0: 1. The number of players and the packet size
-    // are the fields above, or 64 players and 100 bytes if those are 0.
+    // Packets of each player in a tick, up to 65,535, only for the backend Measured. 0 means 1.
+    // The number of players and the packet size are the fields above, or 64 players and 100 bytes if those are 0.
     uint32_t packets_a_peer;
-    // Only for the backend Measured: how long the backends are measured, in milliseconds, up to 10,000. 0: 100.
+    // How long the library measures the backends, in milliseconds, up to 10,000, only for the backend Measured. 0 means 100.
     uint32_t trial_ms;
-    // Only for the backend Measured: the destination of the test packets, such as `192.0.2.1:9`. At most 4,096 packets of zeros are sent.
-    // Null: they go between two sockets on loopback, and pass no device.
+    // The destination of the test packets, such as `192.0.2.1:9`, only for the backend Measured. At most 4,096 packets of zeros are sent.
+    // Null means that test packets go between two sockets on loopback, and pass no device.
     const char *trial_toward;
 } EvenkeelUdpSettings;
 
-// Where a packet comes from or goes to.
+// The address that a packet comes from or goes to.
 typedef struct EvenkeelAddress {
     // The size of this struct, in bytes.
     uint32_t size;
@@ -1054,15 +1054,15 @@ typedef struct EvenkeelAddress {
     uint8_t ip[16];
     // The port, 1 to 65,535.
     uint32_t port;
-    // 1: IPv6; 0: IPv4.
+    // 1 for IPv6, 0 for IPv4.
     uint32_t is_ipv6;
-    // For IPv6 link-local addresses: the interface's number.
+    // The interface's number, for IPv6 link-local addresses.
     uint32_t scope_id;
     // Always 0.
     uint32_t reserved;
 } EvenkeelAddress;
 
-// A received packet. Its pointers are valid until the function that gets it returns.
+// A received packet. Its pointers are valid until the function that gets the packet returns.
 typedef struct EvenkeelPacket {
     // The size of this struct, in bytes.
     uint32_t size;
@@ -1074,20 +1074,20 @@ typedef struct EvenkeelPacket {
     const uint8_t *bytes;
     // The length of the payload.
     size_t bytes_count;
-    // How long the packet waited in the kernel, in nanoseconds; EVENKEEL_UNKNOWN unless the settings request time stamps.
+    // How long the packet waited in the kernel, in nanoseconds. EVENKEEL_UNKNOWN unless the settings request time stamps.
     uint64_t waited_ns;
-    // 1: the packet was longer than bytes_max, and its rest is cut off. Else 0.
+    // 1 if the packet was longer than bytes_max, and its rest is cut off. 0 otherwise.
     uint32_t is_truncated;
     // Always 0.
     uint32_t reserved;
 } EvenkeelPacket;
 
-// A function that the library calls with each received packet. It must return: no exception and no longjmp may leave it. It may answer
-// with evenkeel_udp_send and evenkeel_udp_flush on the same socket. Calls that receive, or report what was received, return
-// EVENKEEL_STATUS_BUSY meanwhile.
+// A function that the library calls with each received packet. It must return: no exception and no longjmp may leave it.
+// The function may answer with evenkeel_udp_send and evenkeel_udp_flush on the same socket.
+// Meanwhile, calls that receive, or report about receiving, return EVENKEEL_STATUS_BUSY.
 typedef void (*EvenkeelOnPacket)(const struct EvenkeelPacket *packet, void *context);
 
-// The counts of one call that received.
+// The counts of one call that received packets.
 typedef struct EvenkeelReceived {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1097,15 +1097,15 @@ typedef struct EvenkeelReceived {
     uint64_t packets;
     // The sum of the packets' payloads, in bytes.
     uint64_t bytes;
-    // How many of the packets were cut off.
+    // How many of the packets were cut off, because they were too long.
     uint64_t truncated;
-    // Errors of the network or the kernel that were reported in between.
+    // Errors that the network or the kernel reported during the call.
     uint32_t errors;
-    // 1: the call stopped at its limit, and more packets may wait. Else 0.
+    // 1 if the call stopped at its limit, so that more packets may wait. 0 otherwise.
     uint32_t is_bound_reached;
 } EvenkeelReceived;
 
-// The counts of one call that sent the queue.
+// The counts of one call that sent the queued packets.
 typedef struct EvenkeelFlushed {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1113,14 +1113,14 @@ typedef struct EvenkeelFlushed {
     uint32_t version;
     // Packets that the kernel accepted.
     uint64_t sent;
-    // Packets that the kernel refused; they are dropped.
+    // Packets that the kernel refused. They are dropped.
     uint64_t refused;
     // Packets that stay queued, because the kernel had no room.
     uint64_t waiting;
 } EvenkeelFlushed;
 
-// Which settings of a socket are active, and its counters since the start. A setting has an EvenkeelApplyStatus, and the kernel's error number
-// (errno) if it was refused, else 0.
+// Which settings of a socket are active, and its counters since the start.
+// Each setting has an EvenkeelApplyStatus. If the kernel refused it, its error number (errno) follows, else 0.
 typedef struct EvenkeelUdpReport {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1134,24 +1134,24 @@ typedef struct EvenkeelUdpReport {
     uint32_t send_backend;
     // Always 0.
     uint32_t reserved;
-    // The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes; EVENKEEL_UNKNOWN if that is 0.
+    // The size that the receive buffer needs for EvenkeelUdpSettings.players, in bytes. EVENKEEL_UNKNOWN if that field is 0.
     uint64_t buffer_needed_bytes;
-    // The size of the receive buffer, in bytes; EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
+    // The size of the receive buffer, in bytes. EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     uint64_t buffer_got_bytes;
     // Packets received.
     uint64_t packets_in;
     // Packets that the kernel accepted for sending.
     uint64_t packets_out;
-    // Packets that the socket had no room for; EVENKEEL_UNKNOWN if the kernel does not report them.
+    // Packets that the socket had no room for. EVENKEEL_UNKNOWN if the kernel does not report them.
     uint64_t dropped;
     // Packets that the kernel refused to send.
     uint64_t refused;
-    // Why the requested or best backend is not used for receiving: an errno; 0 if it is used. ENOSYS can also mean that the library was
-    // built without it.
+    // Why the socket does not use the requested or best backend for receiving: an errno. 0 if the socket uses it.
+    // ENOSYS can also mean that the library was built without this backend.
     int32_t receive_backend_errno;
-    // Why the requested or best backend is not used for sending: an errno; 0 if it is used.
+    // Why the socket does not use the requested or best backend for sending: an errno. 0 if the socket uses it.
     int32_t send_backend_errno;
-    // Whether packets go to the socket of the CPU that handles them: evenkeel_udp_new_sharded.
+    // Whether packets go to the socket of the CPU that handles them: see evenkeel_udp_new_sharded.
     uint32_t shard;
     // The errno of the field above.
     int32_t shard_errno;
@@ -1175,22 +1175,22 @@ typedef struct EvenkeelUdpReport {
     uint32_t buffer_forced;
     // The errno of the field above.
     int32_t buffer_forced_errno;
-    // The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes; the kernel doubles it.
+    // The largest receive buffer that an ordinary process may request (net.core.rmem_max), in bytes. The kernel doubles this value.
     // EVENKEEL_UNKNOWN if it could not be read, or EvenkeelUdpSettings.players is 0.
     uint64_t rmem_max_bytes;
     // Bytes of the received packets, without headers.
     uint64_t bytes_in;
     // Bytes of the packets that the kernel accepted for sending.
     uint64_t bytes_out;
-    // Received packets that were cut off.
+    // Received packets that were cut off, because they were too long.
     uint64_t truncated;
     // Errors of the network or the kernel while receiving.
     uint64_t errors;
-    // Calls that received.
+    // System calls that received packets.
     uint64_t calls_in;
-    // Calls that sent.
+    // System calls that sent packets.
     uint64_t calls_out;
-    // Packets that were not queued, because the queue was full or they were too long.
+    // Packets that were not queued, because the queue was full or the packet was too long.
     uint64_t not_queued;
     // How often the kernel had no room for a packet.
     uint64_t stalls;
@@ -1200,7 +1200,7 @@ typedef struct EvenkeelUdpReport {
     uint64_t failures_of_others;
 } EvenkeelUdpReport;
 
-// The measurements of the backends. Only for the backend Measured.
+// The measurements of the backends. They exist only for the backend Measured.
 typedef struct EvenkeelUdpTrial {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1210,14 +1210,14 @@ typedef struct EvenkeelUdpTrial {
     uint64_t rounds;
     // How long the measurement took, in nanoseconds.
     uint64_t took_ns;
-    // CPU time per received packet, in nanoseconds, the median of the rounds: for One, Batched, Offloaded and Uring. Below 0 for a backend
-    // that is not available or was not measured.
+    // CPU time per received packet, in nanoseconds, the median of the rounds. The order is One, Batched, Offloaded and Uring.
+    // Below 0 for a backend that is not available or was not measured.
     double receive_ns[4];
-    // CPU time per sent packet, in the same order. On loopback it includes the kernel's work for the receiver.
+    // CPU time per sent packet, in the same order. On loopback this time includes the kernel's work for the receiver.
     double send_ns[4];
 } EvenkeelUdpTrial;
 
-// A peer that packets did not reach.
+// A peer that some packets did not reach.
 typedef struct EvenkeelUdpFailure {
     // The size of this struct, in bytes; after a call, how many were filled.
     uint32_t size;
@@ -1225,7 +1225,7 @@ typedef struct EvenkeelUdpFailure {
     uint32_t version;
     // The peer.
     struct EvenkeelAddress to;
-    // The reason for the last of these packets: an errno.
+    // Why the last of these packets did not reach the peer: an errno.
     int32_t why_errno;
     // Always 0.
     uint32_t reserved;
@@ -1249,8 +1249,8 @@ typedef struct EvenkeelLongWait {
     uint64_t start_ns;
     // How long the wait took, in nanoseconds, without no_cpu_ns.
     uint64_t length_ns;
-    // How long the lock was free but the waiter had no CPU, in nanoseconds; UINT64_MAX if the kernel does not count it, and length_ns
-    // includes it.
+    // How long the lock was free but the waiter had no CPU, in nanoseconds.
+    // If the kernel does not count this time, the field is UINT64_MAX, and length_ns includes the time.
     uint64_t no_cpu_ns;
 } EvenkeelLongWait;
 
@@ -1263,56 +1263,55 @@ extern "C" {
 // Threads: any, at any time. The text lives as long as the library is loaded.
 const char *evenkeel_version(void);
 
-// The ABI version of the running library. EVENKEEL_ABI_VERSION is that of the header that the program was compiled with.
+// The ABI version of the running library. EVENKEEL_ABI_VERSION is the ABI version of the header that the program was compiled with.
 //
 // Threads: any, at any time.
 uint32_t evenkeel_abi_version(void);
 
-// Prepares a struct: sets its size and version, and all other fields to zero, which means the defaults. EVENKEEL_INIT(&structure) calls it with the
-// right size.
+// Prepares a struct: sets its size and version, and sets all other fields to zero, which means the defaults.
+// EVENKEEL_INIT(&structure) calls this function with the right size.
 //
 // Threads: any. The caller owns the struct.
 //
 // # Safety
 // `structure` is null or points to `size` bytes that may be written.
-EvenkeelStatus evenkeel_init(void *structure,
-                             size_t size);
+EvenkeelStatus evenkeel_init(void *structure, size_t size);
 
-// The monotonic clock (CLOCK_MONOTONIC), in nanoseconds. All times of this library are on this clock.
+// Writes the time of the monotonic clock (CLOCK_MONOTONIC) to `now_ns`, in nanoseconds. All times of this library are times of this clock.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `now_ns` may be written; null is an error.
+// `now_ns` may be written. A null `now_ns` is an error.
 EvenkeelStatus evenkeel_now_ns(uint64_t *now_ns);
 
-// Starts to report to the sidecar. The sidecar may start later. EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
+// Starts to report to the sidecar. The sidecar may start later. Returns EVENKEEL_STATUS_REFUSED if AGONES_SDK_HTTP_PORT is not a port.
 //
-// Threads: any; best before evenkeel_thread_new, because a new thread inherits the CPUs of the thread that starts it.
-// Free it with evenkeel_agones_free.
+// Threads: any. Call it before evenkeel_thread_new if you can, because a new thread inherits the CPUs of the thread that starts it.
+// Free the handle with evenkeel_agones_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init; `agones` may be written. A null `agones` is an error.
 EvenkeelStatus evenkeel_agones_new(const struct EvenkeelAgonesSettings *asked,
                                    struct EvenkeelAgones **agones);
 
-// Call it in each tick; it takes some nanoseconds. Before the first call no health message is sent.
+// Call this function in each tick. It takes some nanoseconds. Before the first call, the library sends no health message.
 //
 // Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_agones_tick(const struct EvenkeelAgones *agones);
 
-// Reports that the server is ready for players. It returns at once; the thread repeats the request until the sidecar accepts it.
+// Reports that the server is ready for players. Returns at once. The thread repeats the request until the sidecar accepts it.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_agones_ready(const struct EvenkeelAgones *agones);
 
-// Asks Agones to shut the game server down. It returns at once; the thread repeats the request until the sidecar accepts it, and
-// evenkeel_agones_free sends it once more.
+// Asks Agones to shut the game server down. Returns at once. The thread repeats the request until the sidecar accepts it.
+// evenkeel_agones_free sends the request once more.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_agones_shutdown(const struct EvenkeelAgones *agones);
 
-// Reads the game server from the sidecar. It blocks until the answer or the timeout. EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
+// Reads the game server from the sidecar. Blocks until the answer or the timeout. Returns EVENKEEL_STATUS_REFUSED if the sidecar does not answer.
 //
 // Threads: any except the thread that ticks.
 //
@@ -1329,43 +1328,43 @@ EvenkeelStatus evenkeel_agones_game_server(const struct EvenkeelAgones *agones,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_agones_report(const struct EvenkeelAgones *agones, struct EvenkeelAgonesReport *report);
 
-// Ends the library's thread and frees the handle. It takes at most two timeouts. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Ends the library's thread and frees the handle. This takes at most two timeouts. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 //
 // Threads: any except the thread that ticks.
 EvenkeelStatus evenkeel_agones_free(struct EvenkeelAgones *agones);
 
 // Starts a clock. The first tick is due one period later.
-//
-// Threads: any. Free it with evenkeel_clock_free. Unless a function says otherwise, a clock is for one thread at a time: a second
-// thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
+// Threads: any. Free the handle with evenkeel_clock_free. Unless a function says otherwise, only one thread at a time may use a clock.
+// A second thread gets EVENKEEL_STATUS_BUSY, and nothing changes.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init; `clock` may be written. A null `clock` is an error.
 EvenkeelStatus evenkeel_clock_new(const struct EvenkeelClockSettings *asked,
                                   struct EvenkeelClock **clock);
 
 // Frees a clock and the thread handle that it took.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the clock. In that case the clock is not freed.
 EvenkeelStatus evenkeel_clock_free(struct EvenkeelClock *clock);
 
-// Makes the clock responsible for the thread's settings. While the ticks of a real-time thread take more than nine tenths of the
-// time, the clock makes it an ordinary thread, so that an administrator can still log in and stop the server. The thread's handle is
-// no longer valid.
+// Makes the clock responsible for the thread's settings.
+// While the ticks of a real-time thread take more than nine tenths of the time, the clock makes the thread an ordinary one.
+// So an administrator can still log in and stop the server. The thread's handle is no longer valid.
 //
 // Threads: only the thread that evenkeel_thread_new set up, and that ticks.
 EvenkeelStatus evenkeel_clock_take_thread(struct EvenkeelClock *clock,
                                           struct EvenkeelThread *thread);
 
-// Which settings of the clock's thread are active now. EVENKEEL_STATUS_NO_DATA if it took no thread.
+// Returns which settings of the clock's thread are active now. Returns EVENKEEL_STATUS_NO_DATA if the clock took no thread.
 //
 // Threads: one at a time.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, struct EvenkeelThreadReport *report);
+EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock,
+                                            struct EvenkeelThreadReport *report);
 
-// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_clock_done did.
+// Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
 //
 // Threads: only the thread that ticks.
 //
@@ -1373,8 +1372,8 @@ EvenkeelStatus evenkeel_clock_thread_report(const struct EvenkeelClock *clock, s
 // `tick` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_wait(struct EvenkeelClock *clock, struct EvenkeelTick *tick);
 
-// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
-// evenkeel_clock_next_due returns when to call it.
+// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. Never waits.
+// evenkeel_clock_next_due returns when to call this function.
 //
 // Threads: only the thread that ticks.
 //
@@ -1388,10 +1387,10 @@ EvenkeelStatus evenkeel_clock_poll(struct EvenkeelClock *clock,
 // Threads: one at a time.
 //
 // # Safety
-// `due_ns` may be written; null is an error.
+// `due_ns` may be written. A null `due_ns` is an error.
 EvenkeelStatus evenkeel_clock_next_due(const struct EvenkeelClock *clock, uint64_t *due_ns);
 
-// Ends the tick. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+// Ends the tick. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: only the thread that ticks.
 //
@@ -1409,7 +1408,7 @@ EvenkeelStatus evenkeel_clock_set_period(struct EvenkeelClock *clock, uint64_t p
 // Threads: one at a time.
 EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 
-// How well the ticks kept time so far.
+// Returns how well the ticks kept time so far.
 //
 // Threads: one at a time.
 //
@@ -1417,7 +1416,7 @@ EvenkeelStatus evenkeel_clock_shift(struct EvenkeelClock *clock, int64_t by_ns);
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct EvenkeelClockReport *report);
 
-// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+// The time from when a tick was due to when it began. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: one at a time.
 //
@@ -1425,7 +1424,7 @@ EvenkeelStatus evenkeel_clock_report(const struct EvenkeelClock *clock, struct E
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick was due to when it was done: the latency that players notice. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: one at a time.
 //
@@ -1434,7 +1433,7 @@ EvenkeelStatus evenkeel_clock_lateness(const struct EvenkeelClock *clock, struct
 EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock,
                                           struct EvenkeelSummary *summary);
 
-// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick began to when it was done. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: one at a time.
 //
@@ -1442,44 +1441,42 @@ EvenkeelStatus evenkeel_clock_due_to_done(const struct EvenkeelClock *clock,
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_clock_work(const struct EvenkeelClock *clock, struct EvenkeelSummary *summary);
 
-// Returns a short English text for a status; also for a number that is not one.
+// Returns a short English text for a status. An unknown number has a text too.
 //
 // Threads: any, at any time. The text lives as long as the library is loaded.
 const char *evenkeel_status_text(uint32_t status);
 
-// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end. Empty if there is no
-// more to say than the status.
+// Writes details of the calling thread's last failed call to `buffer`, cut to `size` bytes with the zero at the end.
+// The text is empty if the status already says everything.
 //
-// Threads: any; each thread has its own text.
+// Threads: any. Each thread has its own text.
 //
 // # Safety
 // `buffer` is null or points to `size` bytes that may be written.
-EvenkeelStatus evenkeel_last_error(char *buffer,
-                                   size_t size);
+EvenkeelStatus evenkeel_last_error(char *buffer, size_t size);
 
-// Starts the workers. Allocates all memory of the job system. EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs,
-// EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
+// Starts the workers. Allocates all memory of the job system.
+// Returns EVENKEEL_STATUS_BAD_TEXT if EvenkeelJobSettings.slice_cpus is not a list of CPUs, and EVENKEEL_STATUS_OUT_OF_RANGE if it has a CPU above 255.
 //
-// Threads: any. Free it with evenkeel_jobs_free.
+// Threads: any. Free the handle with evenkeel_jobs_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written; null is an
-// error.
+// `asked` is null or points to a struct prepared by evenkeel_init, and so are the structs that it points to; `jobs` may be written. A null `jobs` is an error.
 EvenkeelStatus evenkeel_jobs_new(const struct EvenkeelJobSettings *asked,
                                  struct EvenkeelJobs **jobs);
 
 // Runs all asynchronous jobs that were pushed, waits for them, and ends the workers. evenkeel_jobs_discard drops the waiting jobs instead.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while a frame is open.
 EvenkeelStatus evenkeel_jobs_free(struct EvenkeelJobs *jobs);
 
-// Ends the workers as soon as the running jobs are done, and drops the asynchronous jobs that wait, without calling their functions. Writes to
-// `dropped` how many jobs it dropped. Also frees the handle.
+// Ends the workers as soon as the running jobs are done. Drops the waiting asynchronous jobs without calling their functions.
+// Writes to `dropped` how many jobs it dropped. Also frees the handle.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while a frame is open.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while a frame is open.
 //
 // # Safety
-// `dropped` may be written; null is an error.
+// `dropped` may be written. A null `dropped` is an error.
 EvenkeelStatus evenkeel_jobs_discard(struct EvenkeelJobs *jobs,
                                      size_t *dropped);
 
@@ -1493,26 +1490,25 @@ EvenkeelStatus evenkeel_jobs_frame(struct EvenkeelJobs *jobs,
                                    EvenkeelJob body,
                                    void *context);
 
-// Pushes a job to a frame. EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set,
-// EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous, EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
+// Pushes a job to a frame.
+// Returns EVENKEEL_STATUS_NO_ROOM if the queue is full and EvenkeelJobSettings.refuses_when_full is set.
+// Returns EVENKEEL_STATUS_OUT_OF_RANGE if the queue does not exist or is asynchronous.
+// Returns EVENKEEL_STATUS_BAD_HANDLE if the frame is not open on this thread.
 //
 // Threads: only the thread that received this frame handle.
 //
 // # Safety
 // `job` is null, or a function that may be called with `context` on any thread until the frame ends.
-EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame,
-                                   uint32_t queue_number,
-                                   EvenkeelJob job,
-                                   void *context);
+EvenkeelStatus evenkeel_frame_push(struct EvenkeelFrame *frame, uint32_t queue_number, EvenkeelJob job, void *context);
 
-// Pushes a job that starts when `others_count` other jobs are done. `number` is its number, so that others can depend on it.
-// EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number, EVENKEEL_STATUS_NO_ROOM if the frame has linked_max such jobs already.
+// Pushes a job that starts when `others_count` other jobs are done. Writes the job's number to `number`, so that other jobs can depend on it.
+// Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with one of the numbers in `others`.
+// Returns EVENKEEL_STATUS_NO_ROOM if the frame already has linked_max such jobs.
 //
 // Threads: only the thread that received this frame handle.
 //
 // # Safety
-// `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written; null is
-// an error.
+// `others` points to `others_count` numbers, or is null if `others_count` is 0; `job` as for evenkeel_frame_push; `number` may be written. A null `number` is an error.
 EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          uint32_t queue_number,
                                          EvenkeelJob job,
@@ -1521,26 +1517,27 @@ EvenkeelStatus evenkeel_frame_push_after(struct EvenkeelFrame *frame,
                                          size_t others_count,
                                          uint32_t *number);
 
-// Runs jobs until the job with this number from evenkeel_frame_push_after is done. Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if
-// the other job is not done, because that job may be beneath it on the stack. Use evenkeel_frame_push_after there. EVENKEEL_STATUS_BAD_HANDLE if
-// this frame has no job with this number.
+// Runs jobs until the job with this number from evenkeel_frame_push_after is done.
+// Inside a job it returns EVENKEEL_STATUS_WOULD_BLOCK at once if the awaited job is not done.
+// The reason: the awaited job may be on the same stack, below the job that waits. Inside a job, use evenkeel_frame_push_after.
+// Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
 //
 // Threads: only the thread that received this frame handle.
 EvenkeelStatus evenkeel_frame_wait(struct EvenkeelFrame *frame,
                                    uint32_t number);
 
-// Whether the job with this number is done: 1 or 0. EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
+// Writes to `is_done` whether the job with this number is done: 1 or 0. Returns EVENKEEL_STATUS_BAD_HANDLE if this frame has no job with this number.
 //
 // Threads: only the thread that received this frame handle.
 //
 // # Safety
-// `is_done` may be written; null is an error.
+// `is_done` may be written. A null `is_done` is an error.
 EvenkeelStatus evenkeel_frame_is_done(struct EvenkeelFrame *frame,
                                       uint32_t number,
                                       uint32_t *is_done);
 
-// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue. It returns
-// when all calls have returned.
+// Calls `each` with every number from 0 to `count` (not included), in chunks, on this thread and on workers that take from the queue.
+// Returns when all calls have returned.
 //
 // Threads: only the thread that received this frame handle.
 //
@@ -1555,14 +1552,15 @@ EvenkeelStatus evenkeel_frame_for_each(struct EvenkeelFrame *frame,
 
 // Creates a handle that pushes asynchronous jobs.
 //
-// Threads: any, but not while a frame is open. Free it with evenkeel_asynchronous_free.
+// Threads: any, but not while a frame is open. Free the handle with evenkeel_asynchronous_free.
 //
 // # Safety
-// `asynchronous` may be written; null is an error.
+// `asynchronous` may be written. A null `asynchronous` is an error.
 EvenkeelStatus evenkeel_asynchronous_new(struct EvenkeelJobs *jobs, struct EvenkeelAsynchronous **asynchronous);
 
-// Pushes an asynchronous job, which no frame waits for. EVENKEEL_STATUS_NO_ROOM if the queue is full, EVENKEEL_STATUS_REFUSED if the job system was
-// freed, EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
+// Pushes an asynchronous job, which no frame waits for.
+// Returns EVENKEEL_STATUS_NO_ROOM if the queue is full, and EVENKEEL_STATUS_REFUSED if the job system was freed.
+// Returns EVENKEEL_STATUS_NO_WORKER if no worker takes from the queue and EvenkeelJobSettings.caller_runs_asynchronous is not set.
 //
 // Threads: any, at any time, also in jobs.
 //
@@ -1573,23 +1571,22 @@ EvenkeelStatus evenkeel_asynchronous_push(const struct EvenkeelAsynchronous *asy
                                           EvenkeelJob job,
                                           void *context);
 
-// Frees the handle. Jobs that were pushed stay.
+// Frees the handle. Jobs that were pushed still run.
 //
 // Threads: any.
 EvenkeelStatus evenkeel_asynchronous_free(struct EvenkeelAsynchronous *asynchronous);
 
-// Runs up to `at_most` asynchronous jobs that no worker takes, and writes to `ran` how many it ran. A server without workers calls it in the time
-// that a tick has left. Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
+// Runs up to `at_most` asynchronous jobs of queues that no worker takes from, and writes to `ran` how many it ran.
+// A server without workers calls this function in the time that a tick has left.
+// Set EvenkeelJobSettings.caller_runs_asynchronous to allow such jobs.
 //
 // Threads: one at a time.
 //
 // # Safety
-// `ran` may be written; null is an error.
-EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
-                                              size_t at_most,
-                                              size_t *ran);
+// `ran` may be written. A null `ran` is an error.
+EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs, size_t at_most, size_t *ran);
 
-// The counters of the last frame.
+// Writes the counters of the last frame to `counters`.
 //
 // Threads: one at a time.
 //
@@ -1597,8 +1594,9 @@ EvenkeelStatus evenkeel_jobs_run_asynchronous(struct EvenkeelJobs *jobs,
 // `counters` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_jobs_last_frame(struct EvenkeelJobs *jobs, struct EvenkeelFrameCounters *counters);
 
-// Which settings of a worker's thread are active, by its number from 0: first EvenkeelJobSettings.workers, then the asynchronous ones, then
-// own_workers. EVENKEEL_STATUS_OUT_OF_RANGE if there is no such worker.
+// Writes to `report` which settings of a worker's thread are active. Workers have numbers from 0.
+// First come EvenkeelJobSettings.workers, then the asynchronous workers, then own_workers.
+// Returns EVENKEEL_STATUS_OUT_OF_RANGE if no worker has this number.
 //
 // Threads: one at a time.
 //
@@ -1608,10 +1606,11 @@ EvenkeelStatus evenkeel_jobs_worker_report(struct EvenkeelJobs *jobs,
                                            size_t number,
                                            struct EvenkeelThreadReport *report);
 
-// When a CPU is available, if a hypervisor gives it in slices. It takes some seconds until slices are known. EVENKEEL_STATUS_OUT_OF_RANGE if
-// EvenkeelJobSettings.slice_cpus does not list the CPU, EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+// Writes to `slice` when a CPU is available, if a hypervisor runs the CPU in slices. It takes some seconds until slices are known.
+// Returns EVENKEEL_STATUS_OUT_OF_RANGE if EvenkeelJobSettings.slice_cpus does not list the CPU.
+// Returns EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
 //
-// Threads: any, at any time, also in jobs. It reads memory and the clock.
+// Threads: any, at any time, also in jobs. The call reads memory and the clock.
 //
 // # Safety
 // `slice` is null or points to a struct prepared by evenkeel_init.
@@ -1619,7 +1618,7 @@ EvenkeelStatus evenkeel_jobs_cpu_slice(const struct EvenkeelJobs *jobs,
                                        uint32_t cpu,
                                        struct EvenkeelCpuSlice *slice);
 
-// Prepares a lock. Nobody holds it.
+// Prepares a lock that nobody holds.
 //
 // Threads: one, before any other thread uses it. Call evenkeel_mutex_destroy at the end.
 //
@@ -1627,7 +1626,7 @@ EvenkeelStatus evenkeel_jobs_cpu_slice(const struct EvenkeelJobs *jobs,
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_init(struct EvenkeelMutex *mutex);
 
-// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
+// Takes the lock, sleeping until it is free. Returns EVENKEEL_STATUS_BUSY if the calling thread already holds the lock: it would wait for itself.
 //
 // Threads: any, at any time.
 //
@@ -1643,7 +1642,7 @@ EvenkeelStatus evenkeel_mutex_lock(struct EvenkeelMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
 
-// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+// Releases the lock. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, and EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 //
 // Threads: only the thread that holds the lock.
 //
@@ -1651,7 +1650,7 @@ EvenkeelStatus evenkeel_mutex_try_lock(struct EvenkeelMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
 
-// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+// Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
 //
 // Threads: one, when no other thread uses it.
 //
@@ -1659,7 +1658,7 @@ EvenkeelStatus evenkeel_mutex_unlock(struct EvenkeelMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_mutex_destroy(struct EvenkeelMutex *mutex);
 
-// Prepares a lock that inherits priority. Nobody holds it.
+// Prepares a lock that inherits priority and that nobody holds.
 //
 // Threads: one, before any other thread uses it. Call evenkeel_inherit_mutex_destroy at the end.
 //
@@ -1667,7 +1666,7 @@ EvenkeelStatus evenkeel_mutex_destroy(struct EvenkeelMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_init(struct EvenkeelInheritMutex *mutex);
 
-// Takes the lock, sleeping until it is free. EVENKEEL_STATUS_BUSY if the calling thread holds it already, and would wait for itself.
+// Takes the lock, sleeping until it is free. Returns EVENKEEL_STATUS_BUSY if the calling thread already holds the lock: it would wait for itself.
 //
 // Threads: any, at any time.
 //
@@ -1683,7 +1682,7 @@ EvenkeelStatus evenkeel_inherit_mutex_lock(struct EvenkeelInheritMutex *mutex);
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mutex);
 
-// Releases the lock. EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, EVENKEEL_STATUS_WRONG_THREAD if another thread does.
+// Releases the lock. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody holds it, and EVENKEEL_STATUS_WRONG_THREAD if another thread does.
 //
 // Threads: only the thread that holds the lock.
 //
@@ -1691,7 +1690,7 @@ EvenkeelStatus evenkeel_inherit_mutex_try_lock(struct EvenkeelInheritMutex *mute
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex);
 
-// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+// Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
 //
 // Threads: one, when no other thread uses it.
 //
@@ -1699,7 +1698,7 @@ EvenkeelStatus evenkeel_inherit_mutex_unlock(struct EvenkeelInheritMutex *mutex)
 // `mutex` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_inherit_mutex_destroy(struct EvenkeelInheritMutex *mutex);
 
-// Prepares a lock for readers and a writer. Nobody holds it.
+// Prepares a lock for readers and writers that nobody holds.
 //
 // Threads: one, before any other thread uses it. Call evenkeel_rw_lock_destroy at the end.
 //
@@ -1707,9 +1706,9 @@ EvenkeelStatus evenkeel_inherit_mutex_destroy(struct EvenkeelInheritMutex *mutex
 // `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_init(struct EvenkeelRwLock *lock);
 
-// Takes the lock for reading, sleeping while a thread writes. EVENKEEL_STATUS_BUSY if the calling thread is the one that writes.
+// Takes the lock for reading, sleeping while a thread writes. Returns EVENKEEL_STATUS_BUSY if the calling thread itself writes.
 //
-// Threads: any, at any time, except a thread that holds the lock already: it might wait for itself.
+// Threads: any, at any time, except a thread that already holds the lock: it might wait for itself.
 //
 // # Safety
 // `lock` is null or points to storage that the caller owns and that may be read and written.
@@ -1723,7 +1722,7 @@ EvenkeelStatus evenkeel_rw_lock_read(struct EvenkeelRwLock *lock);
 // `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
 
-// Releases a lock that the calling thread took for reading. EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
+// Releases a lock that the calling thread took for reading. Returns EVENKEEL_STATUS_NOT_LOCKED if nobody reads.
 //
 // Threads: only the thread that took the lock.
 //
@@ -1731,7 +1730,7 @@ EvenkeelStatus evenkeel_rw_lock_try_read(struct EvenkeelRwLock *lock);
 // `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_unlock_read(struct EvenkeelRwLock *lock);
 
-// Takes the lock for writing, sleeping while any thread reads or writes. EVENKEEL_STATUS_BUSY if the calling thread writes already.
+// Takes the lock for writing, sleeping while any thread reads or writes. Returns EVENKEEL_STATUS_BUSY if the calling thread already writes.
 //
 // Threads: any, at any time, except a thread that reads: it would wait for itself.
 //
@@ -1747,8 +1746,8 @@ EvenkeelStatus evenkeel_rw_lock_write(struct EvenkeelRwLock *lock);
 // `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
 
-// Releases a lock that the calling thread took for writing. EVENKEEL_STATUS_NOT_LOCKED if nobody writes, EVENKEEL_STATUS_WRONG_THREAD if another
-// thread does.
+// Releases a lock that the calling thread took for writing.
+// Returns EVENKEEL_STATUS_NOT_LOCKED if nobody writes, and EVENKEEL_STATUS_WRONG_THREAD if another thread writes.
 //
 // Threads: only the thread that took the lock.
 //
@@ -1756,7 +1755,7 @@ EvenkeelStatus evenkeel_rw_lock_try_write(struct EvenkeelRwLock *lock);
 // `lock` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_rw_lock_unlock_write(struct EvenkeelRwLock *lock);
 
-// Ends the use of a lock. EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for something else.
+// Ends the use of a lock. Returns EVENKEEL_STATUS_BUSY if a thread holds it. Afterwards the caller may use the storage for other data.
 //
 // Threads: one, when no other thread uses it.
 //
@@ -1772,7 +1771,7 @@ EvenkeelStatus evenkeel_rw_lock_destroy(struct EvenkeelRwLock *lock);
 // `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_init(struct EvenkeelEvent *event);
 
-// Sets the event: it has happened. Every waiter continues, and sees what the calling thread wrote before the call.
+// Sets the event: it has happened. Every waiter continues, and sees the data that the calling thread wrote before the call.
 //
 // Threads: any, at any time.
 //
@@ -1782,7 +1781,7 @@ EvenkeelStatus evenkeel_event_set(struct EvenkeelEvent *event);
 
 // Resets the event, so that it can happen again.
 //
-// Threads: any, while no thread still waits for the last time.
+// Threads: any, after all threads that waited for the event have returned.
 //
 // # Safety
 // `event` is null or points to storage that the caller owns and that may be read and written.
@@ -1796,16 +1795,16 @@ EvenkeelStatus evenkeel_event_reset(struct EvenkeelEvent *event);
 // `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_wait(struct EvenkeelEvent *event);
 
-// Whether the event has happened: 1 or 0.
+// Writes to `is_set` whether the event has happened: 1 or 0.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written; null is an error.
+// `event` is null or points to storage that the caller owns and that may be read and written; `is_set` may be written. A null `is_set` is an error.
 EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event,
                                      uint32_t *is_set);
 
-// Ends the use of an event. EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for something else.
+// Ends the use of an event. Returns EVENKEEL_STATUS_BUSY if a thread waits for it. Afterwards the caller may use the storage for other data.
 //
 // Threads: one, when no other thread uses it.
 //
@@ -1813,13 +1812,13 @@ EvenkeelStatus evenkeel_event_is_set(const struct EvenkeelEvent *event,
 // `event` is null or points to storage that the caller owns and that may be read and written.
 EvenkeelStatus evenkeel_event_destroy(struct EvenkeelEvent *event);
 
-// Applies the settings, to the process (lock, heap) and to the calling thread (stack). A setting that the kernel refuses is not an error: the report
-// lists it.
+// Applies the settings, to the process (lock, heap) and to the calling thread (stack).
+// A setting that the kernel refuses is not an error: the report lists it.
 //
-// Threads: only the thread that ticks, before its first tick. Free it with evenkeel_memory_free.
+// Threads: only the thread that ticks, before its first tick. Free the handle with evenkeel_memory_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init; `memory` may be written. A null `memory` is an error.
 EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
                                    struct EvenkeelMemory **memory);
 
@@ -1831,20 +1830,20 @@ EvenkeelStatus evenkeel_memory_new(const struct EvenkeelMemoryConfig *asked,
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_memory_report(struct EvenkeelMemory *memory, struct EvenkeelMemoryReport *report);
 
-// Writes to `buffer` a line for each setting that is not active, with what to do. Empty if all requested settings are active. `needed` is
-// the number of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+// Writes to `buffer` a line for each setting that is not active, with what to do. The text is empty if all requested settings are active.
+// `needed` is the number of bytes, with the zero at the end. Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit.
 //
 // Threads: one at a time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_memory_advice(struct EvenkeelMemory *memory,
                                       char *buffer,
                                       size_t size,
                                       size_t *needed);
 
-// Call it after each evenkeel_clock_done. Returns the page faults of that tick. It costs one system call (about 0.3 us), and once a second it reads
-// a file. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// Writes the page faults of the last tick to `tick`. Call this function after each evenkeel_clock_done.
+// A call costs one system call (about 0.3 us), and once a second it reads a file. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: only the thread that ticks.
 //
@@ -1854,27 +1853,26 @@ EvenkeelStatus evenkeel_memory_after(struct EvenkeelMemory *memory,
                                      struct EvenkeelClock *clock,
                                      struct EvenkeelTickMemory *tick);
 
-// Loads the pages of memory that ticks will write to. The contents of the memory do not change. EVENKEEL_STATUS_REFUSED before Linux 5.14,
-// and without free memory.
+// Loads the pages of memory that ticks will write to. The contents of the memory do not change.
+// Returns EVENKEEL_STATUS_REFUSED if the kernel is older than Linux 5.14, or memory is full.
 //
-// Threads: any, while no other thread writes there.
+// Threads: any, while no other thread writes to this memory.
 //
 // # Safety
 // `memory` is null or points to `bytes` bytes that may be written.
-EvenkeelStatus evenkeel_memory_prefault(void *memory,
-                                        size_t bytes);
+EvenkeelStatus evenkeel_memory_prefault(void *memory, size_t bytes);
 
 // Frees the handle. Locked pages stay locked.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 EvenkeelStatus evenkeel_memory_free(struct EvenkeelMemory *memory);
 
-// Call it between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
+// Call this function between the steps of a tick's work, so that the clock also finds gaps inside ticks. A call costs some 50 ns.
 //
 // Threads: only the thread that ticks.
 EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 
-// How the CPU is taken away from the tick's thread, as far as the clock has detected it, and how the clock reacts to it.
+// Writes to `quantum` how the CPU is taken away from the tick's thread, as far as the clock knows, and how the clock reacts.
 //
 // Threads: one at a time.
 //
@@ -1883,31 +1881,32 @@ EvenkeelStatus evenkeel_clock_checkpoint(struct EvenkeelClock *clock);
 EvenkeelStatus evenkeel_clock_quantum(const struct EvenkeelClock *clock,
                                       struct EvenkeelQuantum *quantum);
 
-// Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate. EVENKEEL_STATUS_OUT_OF_RANGE if the
-// ladder or a share is invalid.
+// Creates a rate: opens the files with the kernel's counters, and allocates all memory of the rate.
+// Returns EVENKEEL_STATUS_OUT_OF_RANGE if the ladder or a share is invalid.
 //
-// Threads: only the thread that ticks, because the rate reads that thread's counters. Free it with evenkeel_rate_free.
+// Threads: only the thread that ticks, because the rate reads that thread's counters. Free the handle with evenkeel_rate_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init; `rate` may be written. A null `rate` is an error.
 EvenkeelStatus evenkeel_rate_new(const struct EvenkeelRateSettings *asked,
                                  struct EvenkeelRate **rate);
 
-// The current period, in nanoseconds, to start a clock with.
+// Writes the current period to `period_ns`, in nanoseconds, to start a clock with.
 //
 // Threads: one at a time.
 //
 // # Safety
-// `period_ns` may be written; null is an error.
+// `period_ns` may be written. A null `period_ns` is an error.
 EvenkeelStatus evenkeel_rate_period(struct EvenkeelRate *rate, uint64_t *period_ns);
 
-// Call it after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on. `period_ns` is the
-// clock's period, in nanoseconds. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// Call this function after each evenkeel_clock_done. If the load requires another period, the clock has it from the next tick on.
+// Writes the clock's period to `period_ns`, in nanoseconds. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
-// Threads: only the thread that ticks. About once a second it reads the system's counters for some microseconds, after a tick that leaves time.
+// Threads: only the thread that ticks.
+// About once a second this function reads the system's counters for some microseconds, after a tick that leaves time.
 //
 // # Safety
-// `period_ns` may be written; null is an error.
+// `period_ns` may be written. A null `period_ns` is an error.
 EvenkeelStatus evenkeel_rate_after(struct EvenkeelRate *rate,
                                    struct EvenkeelClock *clock,
                                    uint64_t *period_ns);
@@ -1920,40 +1919,39 @@ EvenkeelStatus evenkeel_rate_enter(struct EvenkeelRate *rate,
                                    uint64_t fastest_ns,
                                    uint64_t slowest_ns);
 
-// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period, and the clock's period
-// follows. Call it after each evenkeel_rate_after.
+// Passes the clock's detected time slices to the rate. The ladder's rungs become multiples of the slices' period.
+// The clock's period follows. Call this function after each evenkeel_rate_after.
 //
 // Threads: only the thread that ticks.
-EvenkeelStatus evenkeel_rate_take_slices(struct EvenkeelRate *rate,
-                                         struct EvenkeelClock *clock);
+EvenkeelStatus evenkeel_rate_take_slices(struct EvenkeelRate *rate, struct EvenkeelClock *clock);
 
-// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
-// EVENKEEL_STATUS_NO_DATA in the first second.
+// Writes to `load` the load in the last second or so, such as 0.6. Returns EVENKEEL_STATUS_NO_DATA in the first second.
+// The load is how long a tick works, divided by the part of the period in which it may run.
 //
 // Threads: one at a time.
 //
 // # Safety
-// `load` may be written; null is an error.
-EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate,
-                                  double *load);
+// `load` may be written. A null `load` is an error.
+EvenkeelStatus evenkeel_rate_load(struct EvenkeelRate *rate, double *load);
 
-// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+// Writes the last change of the period, and its reason, to `change`. Returns EVENKEEL_STATUS_NO_DATA if the period never changed.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 //
 // # Safety
 // `change` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_rate_last_change(const struct EvenkeelRate *rate, struct EvenkeelRateChange *change);
+EvenkeelStatus evenkeel_rate_last_change(const struct EvenkeelRate *rate,
+                                         struct EvenkeelRateChange *change);
 
-// Frees the handle; the clock keeps its period.
+// Frees the handle. The clock keeps its period.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
 
-// Starts to record the calling thread, under a name: allocates a ring for its last scopes (up to a million; rounded up to a power of two). Call
-// it before the first tick; the first call of a process takes up to 0.3 s. A second call with the same name changes nothing. Once a thread
-// records, every other thread starts to record at its first scope, with a ring of 4,096. EVENKEEL_STATUS_NO_ROOM if 256 threads record already,
-// EVENKEEL_STATUS_BUSY if this thread records under another name.
+// Starts to record the calling thread under a name. Allocates a ring for the thread's last scopes (up to a million; rounded up to a power of two).
+// Call this function before the first tick: the first call of a process takes up to 0.3 s. A second call with the same name changes nothing.
+// Once a thread records, every other thread starts to record at its first scope, with a ring of 4,096.
+// Returns EVENKEEL_STATUS_NO_ROOM if 256 threads already record, and EVENKEEL_STATUS_BUSY if this thread records under another name.
 //
 // Threads: only the thread that enters scopes.
 //
@@ -1962,92 +1960,93 @@ EvenkeelStatus evenkeel_rate_free(struct EvenkeelRate *rate);
 EvenkeelStatus evenkeel_scope_start_thread(const char *name,
                                            size_t scopes);
 
-// Returns the number of the scope with this name of 1 to 128 bytes; the same number for the same name. It takes a lock and allocates, so call it at
-// the start, not in a tick. EVENKEEL_STATUS_NO_ROOM if there are 4,096 names already.
+// Writes to `scope` the number of the scope with this name of 1 to 128 bytes. The same name always has the same number.
+// The call takes a lock and allocates, so make it at the start, not in a tick. Returns EVENKEEL_STATUS_NO_ROOM if 4,096 names already exist.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `name` is null or a text that ends with a zero; `scope` may be written; null is an error.
+// `name` is null or a text that ends with a zero; `scope` may be written. A null `scope` is an error.
 EvenkeelStatus evenkeel_scope_register(const char *name,
                                        uint32_t *scope);
 
-// Enters a scope. EVENKEEL_STATUS_BAD_HANDLE if no scope has this number, EVENKEEL_STATUS_NO_ROOM if the thread is in 128 scopes already; then do
-// not leave it.
+// Enters a scope. Returns EVENKEEL_STATUS_BAD_HANDLE if no scope has this number.
+// Returns EVENKEEL_STATUS_NO_ROOM if the thread is already in 128 scopes. In both cases do not leave the scope.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_enter(uint32_t scope);
 
-// Leaves the innermost scope with this number. EVENKEEL_STATUS_BAD_HANDLE if the thread is in no such scope.
+// Leaves the innermost scope with this number. Returns EVENKEEL_STATUS_BAD_HANDLE if the thread is not in such a scope.
 //
 // Threads: only the thread that entered the scope.
 EvenkeelStatus evenkeel_scope_leave(uint32_t scope);
 
-// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the
-// end. EVENKEEL_STATUS_TOO_SMALL if it does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
-// EVENKEEL_STATUS_NO_DATA if no thread records.
+// Writes all rings to `buffer`, as JSON that opens in Perfetto and chrome://tracing. `needed` is the number of bytes, with the zero at the end.
+// Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit. Threads keep recording meanwhile, so call again with more than `needed`.
+// Returns EVENKEEL_STATUS_NO_DATA if no thread records.
 //
-// Threads: any, at any time, but not in a tick: it allocates.
+// Threads: any, at any time, but not in a tick, because the call allocates.
 //
 // # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_scope_chrome_json(char *buffer,
                                           size_t size,
                                           size_t *needed);
 
-// Writes all rings as JSON to a file, which it creates or replaces.
+// Writes all rings as JSON to a file. Creates or replaces the file.
 //
-// Threads: any, at any time, but not in a tick: it allocates and writes a file.
+// Threads: any, at any time, but not in a tick, because the call allocates and writes a file.
 //
 // # Safety
 // `path` is null or a text that ends with a zero.
 EvenkeelStatus evenkeel_scope_write_chrome_json(const char *path);
 
-// Logs each innermost scope that uses the CPU for longer than this, in nanoseconds, from now on, on threads that record. Start with half the
-// quantum of a sliced CPU. It reads the thread's CPU time twice a scope, about 0.7 us, so use it for diagnosis only. It allocates the log.
-// EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
+// From now on, logs each innermost scope that uses the CPU for longer than `over_ns` nanoseconds, on threads that record. Allocates the log.
+// Start with half of the quantum if the CPU runs in slices.
+// Each scope then reads the thread's CPU time twice, which takes about 0.7 us, so use this for diagnosis only.
+// Returns EVENKEEL_STATUS_UNSUPPORTED on other systems than Linux.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_log_long(uint64_t over_ns);
 
-// Logs no more scopes. Scopes in the log can still be taken.
+// Stops logging. The caller can still take the scopes in the log.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_scope_stop_long(void);
 
 // Takes the oldest scope of the log. `lost` is the number of scopes that were lost since the last call because the log was full.
-// EVENKEEL_STATUS_NO_DATA if no scope is left; `lost` is set too.
+// Returns EVENKEEL_STATUS_NO_DATA if no scope is left, and sets `lost` in that case too.
 //
-// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
+// Threads: any, at any time, but not in a tick, because the call takes a lock and allocates.
 //
 // # Safety
-// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
+// `long_scope` is null or points to a struct prepared by evenkeel_init; `lost` may be written. A null `lost` is an error.
 EvenkeelStatus evenkeel_scope_take_long(struct EvenkeelLongScope *long_scope,
                                         uint64_t *lost);
 
-// Creates the page of a session, which any permitted process can read while the server runs. Freeing it removes the page.
-// EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process has such a session already.
+// Creates the page of a session, which any permitted process can read while the server runs. Freeing the handle removes the page.
+// Returns EVENKEEL_STATUS_REFUSED if no folder accepts the page, or this process already has a session of that name.
 //
-// Threads: any. Free it with evenkeel_telemetry_free.
+// Threads: any. Free the handle with evenkeel_telemetry_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may
-// be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init, whose texts are null or end with a zero; `telemetry` may be written. A null `telemetry` is an error.
 EvenkeelStatus evenkeel_telemetry_new(const struct EvenkeelTelemetrySettings *asked,
                                       struct EvenkeelTelemetry **telemetry);
 
-// Call it after each evenkeel_clock_done: writes the entry of that tick, with the clock's period. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// Writes the entry of the last tick, with the clock's period. Call this function after each evenkeel_clock_done.
+// Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: only the thread that ticks. Takes less than a microsecond.
-EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry,
-                                        const struct EvenkeelClock *clock);
+EvenkeelStatus evenkeel_telemetry_after(const struct EvenkeelTelemetry *telemetry, const struct EvenkeelClock *clock);
 
-// Sets the clock's detected quantum, from the next entry on. Call it before each evenkeel_telemetry_after.
+// Passes the clock's detected quantum to the page, from the next entry on. Call this function before each evenkeel_telemetry_after.
 //
 // Threads: only the thread that ticks.
-EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *telemetry, const struct EvenkeelClock *clock);
+EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *telemetry,
+                                          const struct EvenkeelClock *clock);
 
-// Sets the page faults from evenkeel_memory_after for the next entry. Call it before evenkeel_telemetry_after.
+// Passes the page faults from evenkeel_memory_after to the page, for the next entry. Call this function before evenkeel_telemetry_after.
 //
 // Threads: only the thread that ticks.
 //
@@ -2056,12 +2055,12 @@ EvenkeelStatus evenkeel_telemetry_quantum(const struct EvenkeelTelemetry *teleme
 EvenkeelStatus evenkeel_telemetry_memory(const struct EvenkeelTelemetry *telemetry,
                                          const struct EvenkeelTickMemory *tick);
 
-// Adds to a counter (EvenkeelCount).
+// Adds to a counter of the page (EvenkeelCount).
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_telemetry_add(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t more);
 
-// Sets a counter (EvenkeelCount), such as players.
+// Sets a counter of the page (EvenkeelCount), such as players.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry, uint32_t what, uint64_t now);
@@ -2071,7 +2070,7 @@ EvenkeelStatus evenkeel_telemetry_set(const struct EvenkeelTelemetry *telemetry,
 // Threads: any, at any time.
 //
 // # Safety
-// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `path` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry,
                                        char *path,
                                        size_t size,
@@ -2082,21 +2081,21 @@ EvenkeelStatus evenkeel_telemetry_path(const struct EvenkeelTelemetry *telemetry
 // Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_telemetry_prometheus(const struct EvenkeelTelemetry *telemetry,
                                              char *text,
                                              size_t size,
                                              size_t *needed);
 
-// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text. `needed` is the number of bytes,
-// with the zero at the end. `folder` is the folder of the pages; empty: the default folders. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
-// Sessions come and go, so call again with more than `needed`.
+// Writes the readable pages of all running sessions of this machine to `text`, as one Prometheus text.
+// `needed` is the number of bytes, with the zero at the end. `folder` is the folder of the pages. An empty text means the default folders.
+// Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit. Sessions come and go, so call again with more than `needed`.
 //
 // Threads: any, at any time. Allocates memory and reads files: do not call it in a tick.
 //
 // # Safety
-// `folder` is null or a text that ends with a zero; `text` is null or points to `size` bytes that may be written; `needed` is null or may be
-// written.
+// `folder` is null or a text that ends with a zero. `text` is null or points to `size` bytes that may be written.
+// `needed` is null or may be written.
 EvenkeelStatus evenkeel_telemetry_prometheus_of_all(const char *folder,
                                                     char *text,
                                                     size_t size,
@@ -2104,19 +2103,19 @@ EvenkeelStatus evenkeel_telemetry_prometheus_of_all(const char *folder,
 
 // Removes the page.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 EvenkeelStatus evenkeel_telemetry_free(struct EvenkeelTelemetry *telemetry);
 
 // Applies the settings to the calling thread. A setting that the kernel refuses is not an error: the report lists it.
 //
-// Threads: only the thread that ticks. Free it with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
+// Threads: only the thread that ticks. Free the handle with evenkeel_thread_free, or pass it to evenkeel_clock_take_thread.
 //
 // # Safety
-// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written; null is an error.
+// `config` is null or points to a struct prepared by evenkeel_init, whose text ends with a zero; `thread` may be written. A null `thread` is an error.
 EvenkeelStatus evenkeel_thread_new(const struct EvenkeelThreadConfig *config,
                                    struct EvenkeelThread **thread);
 
-// Returns which settings are active.
+// Writes to `report` which settings are active.
 //
 // Threads: any.
 //
@@ -2129,32 +2128,32 @@ EvenkeelStatus evenkeel_thread_report(const struct EvenkeelThread *thread, struc
 // Threads: any.
 EvenkeelStatus evenkeel_thread_free(struct EvenkeelThread *thread);
 
-// Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the
-// loop. Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them. EVENKEEL_STATUS_OUT_OF_RANGE if
-// the period, an enumeration or the ladder of the rate is invalid. EVENKEEL_STATUS_REFUSED if the telemetry page cannot be
-// created. EVENKEEL_STATUS_NO_ROOM if too many threads record scopes, EVENKEEL_STATUS_BUSY if this thread records them under
-// another name, such as that of an earlier loop.
+// Sets up the calling thread and starts a loop. The first tick is due one period later. This function allocates all memory of the loop.
+// Settings that the kernel refuses are not errors: evenkeel_tick_loop_advice lists them.
+// Returns EVENKEEL_STATUS_OUT_OF_RANGE if the period, an enumeration or the ladder of the rate is invalid.
+// Returns EVENKEEL_STATUS_REFUSED if the telemetry page cannot be created.
+// Returns EVENKEEL_STATUS_NO_ROOM if too many threads record scopes.
+// Returns EVENKEEL_STATUS_BUSY if this thread records scopes under another name, such as that of an earlier loop.
 //
-// Threads: only the thread that ticks. Unless a function says otherwise, only that thread may use the loop: others get EVENKEEL_STATUS_WRONG_THREAD,
-// and nothing changes. Free it with evenkeel_tick_loop_free.
+// Threads: only the thread that ticks. Free the handle with evenkeel_tick_loop_free.
+// Unless a function says otherwise, only that thread may use the loop. Other threads get EVENKEEL_STATUS_WRONG_THREAD, and nothing changes.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose pointers are null or point to such structs or to texts that end
-// with a zero; `ticks` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init. Its pointers are null or point to such structs or to texts that end with a zero.
+// `ticks` may be written. A null `ticks` is an error.
 EvenkeelStatus evenkeel_tick_loop_new(const struct EvenkeelTickLoopSettings *asked,
                                       struct EvenkeelTickLoop **ticks);
 
-// Sleeps until the next tick is due, and begins it. This also ends the tick before it, unless evenkeel_tick_loop_done did.
+// Sleeps until the next tick is due, and begins it. If the previous tick has not ended, this call ends it.
 //
 // Threads: only the loop's own thread.
 //
 // # Safety
 // `tick` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_tick_loop_wait(struct EvenkeelTickLoop *ticks,
-                                       struct EvenkeelTick *tick);
+EvenkeelStatus evenkeel_tick_loop_wait(struct EvenkeelTickLoop *ticks, struct EvenkeelTick *tick);
 
-// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. It never waits.
-// evenkeel_tick_loop_next_due returns when to call it.
+// For engines that own their loop: begins the next tick if it is due, else returns EVENKEEL_STATUS_WOULD_BLOCK. Never waits.
+// evenkeel_tick_loop_next_due returns when to call this function.
 //
 // Threads: only the loop's own thread.
 //
@@ -2168,46 +2167,51 @@ EvenkeelStatus evenkeel_tick_loop_poll(struct EvenkeelTickLoop *ticks,
 // Threads: only the loop's own thread.
 //
 // # Safety
-// `due_ns` may be written; null is an error.
+// `due_ns` may be written. A null `due_ns` is an error.
 EvenkeelStatus evenkeel_tick_loop_next_due(const struct EvenkeelTickLoop *ticks, uint64_t *due_ns);
 
-// Ends the tick, and does its bookkeeping: page faults, telemetry, rate. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+// Ends the tick, and does its bookkeeping: page faults, telemetry, rate. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: only the loop's own thread.
 //
 // # Safety
 // `done` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_tick_loop_done(struct EvenkeelTickLoop *ticks, struct EvenkeelDone *done);
+EvenkeelStatus evenkeel_tick_loop_done(struct EvenkeelTickLoop *ticks,
+                                       struct EvenkeelDone *done);
 
-// Call it between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
+// Call this function between the steps of a tick's work, so that the loop also finds gaps inside ticks. A call costs some 50 ns.
 //
 // Threads: only the loop's own thread.
 EvenkeelStatus evenkeel_tick_loop_checkpoint(struct EvenkeelTickLoop *ticks);
 
-// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once. Without a rate,
-// the period stays as it is.
+// Enters another phase of the game, with periods from `fastest_ns` to `slowest_ns`. The period moves into that range at once.
+// Without a rate, the period does not change.
 //
 // Threads: only the loop's own thread.
 EvenkeelStatus evenkeel_tick_loop_enter_phase(struct EvenkeelTickLoop *ticks,
                                               uint64_t fastest_ns,
                                               uint64_t slowest_ns);
 
-// Adds to a counter (EvenkeelCount) of the telemetry page. EVENKEEL_STATUS_NO_DATA without telemetry.
+// Adds to a counter (EvenkeelCount) of the telemetry page. Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 //
 // Threads: any, at any time.
-EvenkeelStatus evenkeel_tick_loop_add(const struct EvenkeelTickLoop *ticks, uint32_t what, uint64_t more);
+EvenkeelStatus evenkeel_tick_loop_add(const struct EvenkeelTickLoop *ticks,
+                                      uint32_t what,
+                                      uint64_t more);
 
-// Sets a counter (EvenkeelCount) of the telemetry page, such as players. EVENKEEL_STATUS_NO_DATA without telemetry.
+// Sets a counter (EvenkeelCount) of the telemetry page, such as players. Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 //
 // Threads: any, at any time.
-EvenkeelStatus evenkeel_tick_loop_set(const struct EvenkeelTickLoop *ticks, uint32_t what, uint64_t now);
+EvenkeelStatus evenkeel_tick_loop_set(const struct EvenkeelTickLoop *ticks,
+                                      uint32_t what,
+                                      uint64_t now);
 
 // Ends the loop: removes its telemetry page, and ends dma_latency_us. The thread's other settings and locked pages stay.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it; then it is not freed.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the loop. In that case the loop is not freed.
 EvenkeelStatus evenkeel_tick_loop_free(struct EvenkeelTickLoop *ticks);
 
-// How well the ticks kept time so far.
+// Writes to `report` how well the ticks kept time so far.
 //
 // Threads: only the loop's own thread.
 //
@@ -2215,7 +2219,7 @@ EvenkeelStatus evenkeel_tick_loop_free(struct EvenkeelTickLoop *ticks);
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_report(const struct EvenkeelTickLoop *ticks, struct EvenkeelClockReport *report);
 
-// How the ticks are spread among the ticks of other sessions.
+// Writes to `report` how the ticks are spread among the ticks of other sessions.
 //
 // Threads: only the loop's own thread.
 //
@@ -2228,25 +2232,22 @@ EvenkeelStatus evenkeel_tick_loop_phase(const struct EvenkeelTickLoop *ticks, st
 // Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_tick_loop_report_text(const struct EvenkeelTickLoop *ticks,
                                               char *text,
                                               size_t size,
                                               size_t *needed);
 
-// Writes to `text` a line for each setting that was requested and is not active, with what to do. Empty if all requested settings are
-// active. `needed` is the number of bytes, with the zero at the end.
+// Writes to `text` a line for each setting that was requested and is not active, with what to do.
+// The text is empty if all requested settings are active. `needed` is the number of bytes, with the zero at the end.
 //
 // Threads: only the loop's own thread. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
-EvenkeelStatus evenkeel_tick_loop_advice(const struct EvenkeelTickLoop *ticks,
-                                         char *text,
-                                         size_t size,
-                                         size_t *needed);
+// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
+EvenkeelStatus evenkeel_tick_loop_advice(const struct EvenkeelTickLoop *ticks, char *text, size_t size, size_t *needed);
 
-// Which settings of the loop's thread are active now.
+// Writes to `report` which settings of the loop's thread are active now.
 //
 // Threads: only the loop's own thread.
 //
@@ -2255,7 +2256,7 @@ EvenkeelStatus evenkeel_tick_loop_advice(const struct EvenkeelTickLoop *ticks,
 EvenkeelStatus evenkeel_tick_loop_thread_report(const struct EvenkeelTickLoop *ticks,
                                                 struct EvenkeelThreadReport *report);
 
-// Which memory settings are active now. EVENKEEL_STATUS_NO_DATA without memory settings.
+// Writes to `report` which memory settings are active now. Returns EVENKEEL_STATUS_NO_DATA if the loop has no memory settings.
 //
 // Threads: only the loop's own thread.
 //
@@ -2264,7 +2265,7 @@ EvenkeelStatus evenkeel_tick_loop_thread_report(const struct EvenkeelTickLoop *t
 EvenkeelStatus evenkeel_tick_loop_memory_report(const struct EvenkeelTickLoop *ticks,
                                                 struct EvenkeelMemoryReport *report);
 
-// The time from when a tick was due to when it began. EVENKEEL_STATUS_NO_DATA if no tick has begun.
+// The time from when a tick was due to when it began. Returns EVENKEEL_STATUS_NO_DATA if no tick has begun.
 //
 // Threads: only the loop's own thread.
 //
@@ -2272,7 +2273,7 @@ EvenkeelStatus evenkeel_tick_loop_memory_report(const struct EvenkeelTickLoop *t
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_lateness(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
 
-// The time from when a tick was due to when it was done: the latency that players notice. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick was due to when it was done: the latency that players notice. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: only the loop's own thread.
 //
@@ -2281,7 +2282,7 @@ EvenkeelStatus evenkeel_tick_loop_lateness(const struct EvenkeelTickLoop *ticks,
 EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *ticks,
                                               struct EvenkeelSummary *summary);
 
-// The time from when a tick began to when it was done. EVENKEEL_STATUS_NO_DATA if no tick has ended.
+// The time from when a tick began to when it was done. Returns EVENKEEL_STATUS_NO_DATA if no tick has ended.
 //
 // Threads: only the loop's own thread.
 //
@@ -2289,84 +2290,86 @@ EvenkeelStatus evenkeel_tick_loop_due_to_done(const struct EvenkeelTickLoop *tic
 // `summary` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_tick_loop_work(const struct EvenkeelTickLoop *ticks, struct EvenkeelSummary *summary);
 
-// How the CPU is taken away from the loop's thread, as far as the loop has detected it, and how the loop reacts to it.
+// Writes to `quantum` how the CPU is taken away from the loop's thread, as far as the loop knows, and how the loop reacts.
 //
 // Threads: only the loop's own thread.
 //
 // # Safety
 // `quantum` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_tick_loop_quantum(const struct EvenkeelTickLoop *ticks, struct EvenkeelQuantum *quantum);
+EvenkeelStatus evenkeel_tick_loop_quantum(const struct EvenkeelTickLoop *ticks,
+                                          struct EvenkeelQuantum *quantum);
 
-// The load in the last second or so, such as 0.6: how long a tick worked, divided by the part of the period in which it may run.
-// EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
+// Writes to `load` the load in the last second or so, such as 0.6. Returns EVENKEEL_STATUS_NO_DATA in the first second, and without a rate.
+// The load is how long a tick works, divided by the part of the period in which it may run.
 //
 // Threads: only the loop's own thread.
 //
 // # Safety
-// `load` may be written; null is an error.
+// `load` may be written. A null `load` is an error.
 EvenkeelStatus evenkeel_tick_loop_load(const struct EvenkeelTickLoop *ticks,
                                        double *load);
 
-// The last change of the period, and its reason. EVENKEEL_STATUS_NO_DATA if it never changed.
+// Writes the last change of the period, and its reason, to `change`. Returns EVENKEEL_STATUS_NO_DATA if the period never changed.
 //
 // Threads: any, at any time.
 //
 // # Safety
 // `change` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_tick_loop_last_change(const struct EvenkeelTickLoop *ticks, struct EvenkeelRateChange *change);
+EvenkeelStatus evenkeel_tick_loop_last_change(const struct EvenkeelTickLoop *ticks,
+                                              struct EvenkeelRateChange *change);
 
-// Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end. EVENKEEL_STATUS_NO_DATA
-// without telemetry.
+// Writes the path of the telemetry page to `path`. `needed` is the number of bytes, with the zero at the end.
+// Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `path` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `path` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_tick_loop_telemetry_path(const struct EvenkeelTickLoop *ticks,
                                                  char *path,
                                                  size_t size,
                                                  size_t *needed);
 
 // Writes the telemetry page to `text` in Prometheus' text format. `needed` is the number of bytes, with the zero at the end.
-// EVENKEEL_STATUS_NO_DATA without telemetry.
+// Returns EVENKEEL_STATUS_NO_DATA if the loop has no telemetry.
 //
 // Threads: any, at any time. Allocates memory and reads a file: do not call it in a tick.
 //
 // # Safety
-// `text` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `text` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_tick_loop_prometheus(const struct EvenkeelTickLoop *ticks,
                                              char *text,
                                              size_t size,
                                              size_t *needed);
 
-// Opens a socket. EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
+// Opens a socket. Returns EVENKEEL_STATUS_REFUSED if the kernel refuses the address.
 //
-// Threads: any. Free it with evenkeel_udp_free.
+// Threads: any. Free the handle with evenkeel_udp_free.
 //
 // # Safety
-// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written; null is an error.
+// `asked` is null or points to a struct prepared by evenkeel_init, whose text is null or ends with a zero; `udp` may be written. A null `udp` is an error.
 EvenkeelStatus evenkeel_udp_new(const struct EvenkeelUdpSettings *asked,
                                 struct EvenkeelUdp **udp);
 
-// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`. The kernel puts
-// a packet into the socket of the CPU that handles it. So a thread that stays on that CPU finds the packet in the CPU's cache. The device
-// (RSS) or the system (RPS) chooses which CPU handles a packet; packets of other CPUs are spread over all sockets. Other sockets of the
-// same user can join the address. Either all sockets are opened, or none. EVENKEEL_STATUS_REFUSED if the kernel refuses the address;
-// EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
+// Opens `cpus_count` sockets on the same address, one for each CPU (1 to 64, numbered from 0), and writes them to `udps`.
+// The kernel puts a packet into the socket of the CPU that handles it. A thread that stays on that CPU finds the packet in the CPU's cache.
+// The device (RSS) or the system (RPS) chooses which CPU handles a packet. Packets of other CPUs are spread over all sockets.
+// Other sockets of the same user can join the address. Either all sockets are opened, or none.
+// Returns EVENKEEL_STATUS_REFUSED if the kernel refuses the address. EvenkeelUdpReport.shard says whether the kernel sorts packets by CPU.
 //
-// Threads: any. Free each with evenkeel_udp_free.
+// Threads: any. Free each handle with evenkeel_udp_free.
 //
 // # Safety
-// `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers; `udps` is null or points to as many places that may be
-// written.
+// `asked` as for evenkeel_udp_new; `cpus` is null or points to `cpus_count` numbers.
+// `udps` is null or points to `cpus_count` places that may be written.
 EvenkeelStatus evenkeel_udp_new_sharded(const struct EvenkeelUdpSettings *asked,
                                         const uint32_t *cpus,
                                         size_t cpus_count,
                                         struct EvenkeelUdp **udps);
 
-// Calls `each` with every waiting packet, up to `at_most`. It never waits for packets.
+// Calls `each` with every waiting packet, up to `at_most`. Never waits for packets.
 //
-// Threads: one at a time; another thread may send meanwhile.
+// Threads: one at a time. Another thread may send meanwhile.
 //
 // # Safety
 // `each` is null or a function that takes this context; `received` is null or points to a struct prepared by evenkeel_init.
@@ -2376,10 +2379,10 @@ EvenkeelStatus evenkeel_udp_receive(struct EvenkeelUdp *udp,
                                     void *context,
                                     struct EvenkeelReceived *received);
 
-// Queues a packet. EVENKEEL_STATUS_OUT_OF_RANGE if it is longer than bytes_max. EVENKEEL_STATUS_NO_ROOM if the queue is full and the
-// kernel accepts no more now; the packet is then lost.
+// Queues a packet. Returns EVENKEEL_STATUS_OUT_OF_RANGE if the packet is longer than bytes_max.
+// Returns EVENKEEL_STATUS_NO_ROOM if the queue is full and the kernel accepts no more now. In that case the packet is lost.
 //
-// Threads: one at a time; another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
+// Threads: one at a time. Another thread may receive meanwhile. The function that evenkeel_udp_receive calls may send.
 //
 // # Safety
 // `to` is null or points to a struct prepared by evenkeel_init; `bytes` is null or points to `bytes_count` bytes.
@@ -2388,15 +2391,15 @@ EvenkeelStatus evenkeel_udp_send(struct EvenkeelUdp *udp,
                                  const uint8_t *bytes,
                                  size_t bytes_count);
 
-// Sends the queued packets, as many as the kernel accepts. It never waits.
+// Sends the queued packets, as many as the kernel accepts. Never waits.
 //
-// Threads: one at a time; another thread may receive meanwhile.
+// Threads: one at a time. Another thread may receive meanwhile.
 //
 // # Safety
 // `flushed` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushed *flushed);
 
-// The address that the socket receives on.
+// Writes to `address` the address that the socket receives on.
 //
 // Threads: any, at any time.
 //
@@ -2404,22 +2407,24 @@ EvenkeelStatus evenkeel_udp_flush(struct EvenkeelUdp *udp, struct EvenkeelFlushe
 // `address` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_local_address(const struct EvenkeelUdp *udp, struct EvenkeelAddress *address);
 
-// The socket's file descriptor, to wait for packets and other events (poll, epoll). It is readable while packets wait in the kernel. Packets
-// that a limit left over from the last call do not count. It belongs to the library: do not close it, and do not read from it. EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
+// Writes to `descriptor` the socket's file descriptor, to wait for packets and other events (poll, epoll).
+// The descriptor is readable while packets wait in the kernel. Packets that remain from the last call because of a limit do not make it readable.
+// The descriptor belongs to the library: do not close it, and do not read from it.
+// Returns EVENKEEL_STATUS_UNSUPPORTED on systems without file descriptors.
 //
 // Threads: any, at any time.
 //
 // # Safety
-// `descriptor` may be written; null is an error.
+// `descriptor` may be written. A null `descriptor` is an error.
 EvenkeelStatus evenkeel_udp_descriptor(const struct EvenkeelUdp *udp,
                                        int32_t *descriptor);
 
 // Closes the socket.
 //
-// Threads: any. EVENKEEL_STATUS_BUSY while another thread uses it.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread uses the handle.
 EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 
-// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`; no names. EVENKEEL_STATUS_BAD_TEXT if it is not an address.
+// Reads an address such as `192.0.2.1:7777` or `[2001:db8::1]:7777`, but no host names. Returns EVENKEEL_STATUS_BAD_TEXT if `text` is not an address.
 //
 // Threads: any, at any time.
 //
@@ -2428,89 +2433,90 @@ EvenkeelStatus evenkeel_udp_free(struct EvenkeelUdp *udp);
 EvenkeelStatus evenkeel_address_parse(const char *text,
                                       struct EvenkeelAddress *address);
 
-// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end; 64 are always enough.
+// Writes an address to `buffer` as text. `needed` is the number of bytes, with the zero at the end. 64 bytes are always enough.
 //
 // Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written;
-// `needed` may be written; null is an error.
+// `address` is null or points to a struct prepared by evenkeel_init; `buffer` is null or points to `size` bytes that may be written.
+// `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_address_text(const struct EvenkeelAddress *address,
                                      char *buffer,
                                      size_t size,
                                      size_t *needed);
 
-// Which settings of the socket are active, and its counters.
+// Writes to `report` which settings of the socket are active, and its counters.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
 //
 // # Safety
 // `report` is null or points to a struct prepared by evenkeel_init.
 EvenkeelStatus evenkeel_udp_report(struct EvenkeelUdp *udp, struct EvenkeelUdpReport *report);
 
-// Writes to `buffer` a line for each setting, with its status when the socket was opened and what to do about it. `needed` is the number
-// of bytes, with the zero at the end. EVENKEEL_STATUS_TOO_SMALL if it does not fit.
+// Writes to `buffer` a line for each setting: its status when the socket was opened, and what to do about it.
+// `needed` is the number of bytes, with the zero at the end. Returns EVENKEEL_STATUS_TOO_SMALL if the text does not fit.
 //
 // Threads: any, at any time. Allocates memory: do not call it in a tick.
 //
 // # Safety
-// `buffer` is null or points to `size` bytes that may be written; `needed` may be written; null is an error.
+// `buffer` is null or points to `size` bytes that may be written; `needed` may be written. A null `needed` is an error.
 EvenkeelStatus evenkeel_udp_report_text(const struct EvenkeelUdp *udp,
                                         char *buffer,
                                         size_t size,
                                         size_t *needed);
 
-// Returns the measurements of the backends. EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
+// Writes the measurements of the backends to `trial`. Returns EVENKEEL_STATUS_NO_DATA if neither half requested the backend Measured.
 //
 // Threads: any, at any time.
 //
 // # Safety
 // `trial` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp, struct EvenkeelUdpTrial *trial);
+EvenkeelStatus evenkeel_udp_trial(const struct EvenkeelUdp *udp,
+                                  struct EvenkeelUdpTrial *trial);
 
-// How long packets waited in the kernel. EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and packets were received.
+// Writes to `waited` how long packets waited in the kernel.
+// Returns EVENKEEL_STATUS_NO_DATA unless the settings request time stamps and the socket has received packets.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives.
 //
 // # Safety
 // `waited` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp,
-                                   struct EvenkeelSummary *waited);
+EvenkeelStatus evenkeel_udp_waited(const struct EvenkeelUdp *udp, struct EvenkeelSummary *waited);
 
-// One of the peers that packets did not reach, by its number from 0 on. EVENKEEL_STATUS_NO_DATA if there are no more. First come at most
-// 64 for which the kernel refused to send, then at most 64 that the network reported, if the settings request these reports.
+// Writes to `failure` one of the peers that packets did not reach, by its number from 0 on.
+// The first peers are at most 64 for which the kernel refused to send.
+// After these come at most 64 peers that the network reported, if the settings request these reports.
+// Returns EVENKEEL_STATUS_NO_DATA if no peer has this number.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
 //
 // # Safety
 // `failure` is null or points to a struct prepared by evenkeel_init.
-EvenkeelStatus evenkeel_udp_failure(const struct EvenkeelUdp *udp,
-                                    size_t number,
-                                    struct EvenkeelUdpFailure *failure);
+EvenkeelStatus evenkeel_udp_failure(const struct EvenkeelUdp *udp, size_t number, struct EvenkeelUdpFailure *failure);
 
-// Forgets the peers that packets did not reach, and starts to count them again.
+// Forgets the peers that packets did not reach, and starts to count again.
 //
-// Threads: any; EVENKEEL_STATUS_BUSY while another thread receives or sends.
+// Threads: any. Returns EVENKEEL_STATUS_BUSY while another thread receives or sends.
 EvenkeelStatus evenkeel_udp_forget_failures(struct EvenkeelUdp *udp);
 
-// Logs every wait for a lock or an event of this library that takes longer than this, in nanoseconds, from now on. Start with half the quantum of
-// a sliced CPU. It allocates the log. A lock that is free costs no more than before.
+// From now on, logs every wait for a lock or an event of this library that takes longer than `over_ns` nanoseconds. Allocates the log.
+// Start with half of the quantum if the CPU runs in slices. A lock that is free costs no more than before.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_waits_log_over(uint64_t over_ns);
 
-// Logs no more waits. Waits in the log can still be taken.
+// Stops logging. The caller can still take the waits in the log.
 //
 // Threads: any, at any time.
 EvenkeelStatus evenkeel_waits_stop_log(void);
 
 // Takes the oldest wait of the log. `lost` is the number of waits that were lost since the last call because the log was full.
-// EVENKEEL_STATUS_NO_DATA if no wait is left; `lost` is set too.
+// Returns EVENKEEL_STATUS_NO_DATA if no wait is left, and sets `lost` in that case too.
 //
-// Threads: any, at any time, but not in a tick: it takes a lock and allocates.
+// Threads: any, at any time, but not in a tick, because the call takes a lock and allocates.
 //
 // # Safety
-// `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written; null is an error.
+// `wait` is null or points to a struct prepared by evenkeel_init; `lost` may be written. A null `lost` is an error.
 EvenkeelStatus evenkeel_waits_take(struct EvenkeelLongWait *wait,
                                    uint64_t *lost);
 
