@@ -69,7 +69,7 @@ fn the_result_is_printed_and_stored_if_the_goal_cannot_be_written() {
     let [note, instead] = &answer["notes"].as_array().unwrap()[..] else { panic!("{}", answer["notes"]) };
     assert!(note.as_str().unwrap().starts_with("process.timer_slack_ns=1 can't persist: "), "{note}");
     assert!(note.as_str().unwrap().ends_with("`evenkeel apply` refuses this plan"), "{note}");
-    assert!(instead.as_str().unwrap().contains("--out goal.json --unit YOUR.service` writes one"), "{instead}");
+    assert!(instead.as_str().unwrap().contains("--out goal.json --unit YOUR.service` writes a goal file"), "{instead}");
     assert_eq!(answer["goal_applies"], false);
     let page = scene.run("tune resume --out goal.json");
     let page = String::from_utf8_lossy(&page.stdout).into_owned();

@@ -118,7 +118,10 @@ pub(super) fn repeat(
         if times >= 1.0 {
             lowest = lowest.min(balance.credits() + free.low);
             balance.pass(rates, free.used * times, free.earned * times);
-            lowest = lowest.min(balance.credits() + (free.used - free.earned + free.low).min(0.0));
+            // The balance falls, so it is lowest in the last repetition. If it rises, it is lowest in the first one.
+            if free.used > free.earned {
+                lowest = lowest.min(balance.credits() + (free.used - free.earned + free.low).min(0.0));
+            }
             sums.repeat(&free.sums, times);
             left -= times;
             continue;
@@ -234,6 +237,14 @@ mod tests {
             // 0.55 CPUs use 0.15 credits a minute more than are earned.
             assert!((found.sums.empty_after_s.unwrap() / 3600.0 - 64.0).abs() < 1e-3, "{:?}", found.sums);
         }
+    }
+
+    #[test]
+    fn a_full_balance_without_load_stays_full() {
+        let micro = rates("t2.micro");
+        let trace = Trace::new([(1.0, 0.0)]).unwrap();
+        let full = CreditBalance::new(&micro, 1e6);
+        check(&micro, CreditMode::Standard, full, &trace, 864.0).unwrap();
     }
 
     proptest! {

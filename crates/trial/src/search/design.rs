@@ -81,8 +81,7 @@ pub struct SearchDesign {
     /// The guards: metrics that the set must not make worse. They are tested in the screening and in the confirmation.
     #[serde(default)]
     pub guards: Vec<Guard>,
-    /// An arm is never run again if a metric is more than this many times worse than on the unchanged machine.
-    /// For the primary metric one such window suffices, for a guard two such windows in a row.
+    /// An arm is never run again if a metric is more than this many times worse than on the unchanged machine, in two windows in a row.
     pub guard_ratio: f64,
     /// The limits of the search.
     pub budget: Budget,

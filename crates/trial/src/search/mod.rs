@@ -29,6 +29,7 @@ mod goal;
 mod guard;
 mod knob_outcome;
 mod ladder;
+mod late;
 mod left_out;
 mod live;
 mod log;
@@ -106,6 +107,12 @@ fn stages(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt
     if !confirm::whole(runner, answer)? {
         return Ok(());
     }
+    find_set(runner, answer)?;
+    late::screen_restarts(runner, answer)
+}
+
+/// Finds the set and confirms it.
+fn find_set(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt> {
     let (mut set, screening) = screen::screen(runner, answer)?;
     if set.members.is_empty() {
         return Ok(());
@@ -114,7 +121,7 @@ fn stages(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(), Halt
     pairs::choose(runner, answer, &mut set)?;
     trim::trim(runner, answer, &mut set)?;
     if set.members.is_empty() {
-        return Ok(());
+        return screen::go_on(runner, answer, screening, &set);
     }
     confirm::confirm(runner, answer, &set)?;
     match answer.verdict {

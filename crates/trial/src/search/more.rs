@@ -48,11 +48,24 @@ pub(super) fn more_time(answer: &Answer, runner: &SearchRunner<'_>) -> Option<Mo
         }
     };
     // If the search ended early for lack of room, it needs more than its budget, even if it did not use the whole budget.
-    let had_s = match (&answer.ended, runner.design.budget.time_ms) {
-        (Ended::OutOfBudget, Some(time_ms)) => spent_s.max(time_ms as f64 / 1000.0),
-        _ => spent_s,
+    let has_restarts = runner.with_restart().is_some();
+    let lacked_room = answer.ended == Ended::OutOfBudget
+        || answer.knobs.iter().enumerate().any(|(at, knob)| match knob.outcome {
+            KnobOutcome::NotTried { .. } => true,
+            // The knob was screened last, so no time was left to confirm it.
+            KnobOutcome::Unclear => has_restarts && runner.design.restarts.contains(&at),
+            _ => false,
+        });
+    let had_s = match runner.design.budget.time_ms.filter(|_| lacked_room) {
+        Some(time_ms) => spent_s.max(time_ms as f64 / 1000.0),
+        None => spent_s,
     };
-    let least_s = had_s * TIMES.start();
+    // Every window of a screening with these knobs waits for a restart.
+    let with_restarts_s = match runner.with_restart().filter(|_| lacked_room) {
+        Some(each) => each.as_secs_f64() * windows_to_screen(runner.design) as f64,
+        None => 0.0,
+    };
+    let least_s = (had_s * TIMES.start()).max(with_restarts_s);
     let budget_s = wanted_s.clamp(least_s, (spent_s * TIMES.end()).max(least_s)).min(BUDGET_MAX_S);
     Some(MoreTime { knobs: open.len(), budget_s: budget_s.ceil() as u64 })
 }

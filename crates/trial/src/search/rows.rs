@@ -21,7 +21,8 @@ impl Rows {
         numbers.map(|(at, (levels, value))| Run { levels, block: at / block, value: *value }).collect()
     }
 
-    pub(super) fn fit(&self, knobs: usize) -> Result<Fit, DesignError> {
-        fit(&self.runs(2), &(0..knobs).map(Term::Main).collect::<Vec<_>>())
+    /// The effects of these knobs.
+    pub(super) fn fit(&self, knobs: &[usize]) -> Result<Fit, DesignError> {
+        fit(&self.runs(2), &knobs.iter().copied().map(Term::Main).collect::<Vec<_>>())
     }
 }

@@ -66,6 +66,8 @@ pub(super) struct SearchRunner<'a> {
     spent: Duration,
     /// The number of windows, and the time, when the duration of windows last changed.
     pace_from: (usize, Duration),
+    /// How long a window takes if the switch before it needs a restart. None if no knob was left out because of its restarts.
+    with_restart: Option<Duration>,
     by_stage: BTreeMap<Stage, usize>,
     /// Arms that are never run again, with the reasons.
     banned: BTreeMap<Arm, String>,
@@ -96,6 +98,7 @@ impl<'a> SearchRunner<'a> {
             used: 0,
             spent: Duration::ZERO,
             pace_from: (0, Duration::ZERO),
+            with_restart: None,
             by_stage: BTreeMap::new(),
             banned: BTreeMap::new(),
             out: BTreeMap::new(),
@@ -144,6 +147,25 @@ impl<'a> SearchRunner<'a> {
         self.pace_from = (self.used, self.spent);
     }
 
+    /// Knobs that need restarts are out from now on. Remembers how long a window with a restart takes.
+    pub(super) fn restarts_end(&mut self) {
+        self.with_restart = Some(self.window_takes());
+        self.forget_pace();
+    }
+
+    /// How long a window with a restart takes. None if no knob was left out because of its restarts.
+    pub(super) fn with_restart(&self) -> Option<Duration> {
+        self.with_restart
+    }
+
+    /// Whether the rest of the budget has room for `windows` windows, each with a restart.
+    pub(super) fn has_room_with_restarts(&self, windows: usize) -> bool {
+        let (Some(each), Some(time_ms)) = (self.with_restart, self.design.budget.time_ms) else { return false };
+        let left = Duration::from_millis(time_ms).saturating_sub(self.spent);
+        let by_time = (left.as_secs_f64() / each.as_secs_f64()) as usize;
+        windows <= by_time.min(self.design.budget.windows.saturating_sub(self.used))
+    }
+
     /// Whether `windows` more windows can be measured before this share of the budget is used up.
     pub(super) fn has_room(&self, windows: usize, share: f64) -> bool {
         let total = self.used + self.left();
@@ -162,6 +184,11 @@ impl<'a> SearchRunner<'a> {
 
     pub(super) fn take_out(&mut self, knob: usize, outcome: KnobOutcome) {
         self.out.entry(knob).or_insert(outcome);
+    }
+
+    /// Allows a knob again that was taken out.
+    pub(super) fn take_back(&mut self, knob: usize) {
+        self.out.remove(&knob);
     }
 
     pub(super) fn is_banned(&self, arm: &Arm) -> bool {
@@ -219,10 +246,16 @@ impl<'a> SearchRunner<'a> {
                 return Ok(WindowOutcome::Hurt);
             }
         }
-        if self.wrecked(&arm, &seen).is_some() {
-            // Tails are noisy, so a single bad window may be an accident. If the arm is the cause, the next window is also bad.
-            let again = self.next(&arm)?;
-            if let Some(why) = self.wrecked(&arm, &again) {
+        if let Some(why) = self.wrecked(&arm, &seen) {
+            // A single bad window may be an accident. If the arm is the cause, the next window is also bad.
+            let is_cause = match self.may_repeat(&arm) {
+                true => {
+                    let again = self.next(&arm)?;
+                    self.wrecked(&arm, &again)
+                }
+                false => Some(why),
+            };
+            if let Some(why) = is_cause {
                 self.banned.insert(arm, why);
                 return Ok(WindowOutcome::Hurt);
             }
@@ -230,20 +263,31 @@ impl<'a> SearchRunner<'a> {
         self.judge(arm, seen)
     }
 
+    /// Whether the arm may get a second window.
+    /// If the log of an older version continues with another arm, the replay repeats the decision of that version.
+    fn may_repeat(&self, arm: &Arm) -> bool {
+        self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
+    }
+
     /// Whether the arm gets a second window after the server ended or got no CPU in the first window.
-    /// If the log of an older version continues with another arm, the replay repeats that decision.
     fn may_be_accident(&self, arm: &Arm, seen: &WindowResult) -> bool {
         let may_be = match seen {
             WindowResult::Died { .. } => !self.believes_one_death || arm.is_as_it_was(),
             seen => is_starved(seen) && !arm.is_as_it_was(),
         };
-        may_be && self.log.entries().get(self.used).is_none_or(|next| next.arm == *arm)
+        may_be && self.may_repeat(arm)
     }
 
     /// The metric, primary or guard, that is so much worse than usual that the arm must not run again. None if no metric is.
     fn wrecked(&self, arm: &Arm, seen: &WindowResult) -> Option<String> {
-        let WindowResult::Measured { sample, .. } = seen else { return None };
-        if arm.is_as_it_was() { None } else { self.wreck(&guard_numbers(&self.design.guards, sample)) }
+        let WindowResult::Measured { value, sample, .. } = seen else { return None };
+        if arm.is_as_it_was() {
+            return None;
+        }
+        match self.usual().filter(|_| has_a_ratio(*value) && self.is_harm(*value)) {
+            Some(usual) => Some(format!("{value} where {usual} is usual")),
+            None => self.wreck(&guard_numbers(&self.design.guards, sample)),
+        }
     }
 
     /// Checks the last requested window, which has already been returned, in the same way.
@@ -341,9 +385,6 @@ impl<'a> SearchRunner<'a> {
                         self.recent.pop_front();
                         self.recent_guards.pop_front();
                     }
-                } else if self.is_harm(value) {
-                    self.banned.insert(arm, format!("{value} where {} is usual", self.usual().unwrap_or(f64::NAN)));
-                    return Ok(WindowOutcome::Hurt);
                 }
                 WindowOutcome::Value(value)
             }

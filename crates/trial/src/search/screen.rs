@@ -64,17 +64,35 @@ pub(super) fn baseline(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Re
 
 /// The state of a screening, with which it can be continued.
 pub(super) struct Screening {
+    /// The design, with a column for each of the knobs.
     base: Design,
-    knobs: usize,
-    seen: Rows,
+    /// The indices of the knobs.
+    knobs: Vec<usize>,
+    pub(super) seen: Rows,
+}
+
+impl Screening {
+    /// A screening of these knobs.
+    pub(super) fn of(knobs: Vec<usize>) -> Result<Screening, Halt> {
+        let base = screening(knobs.len()).map_err(|error| Halt::Failed(error.to_string()))?;
+        Ok(Screening { base, knobs, seen: Rows::default() })
+    }
+
+    /// A row of the design as the levels of all candidates. Candidates that are not screened are off.
+    fn levels(&self, row: &[Sign], candidates: usize) -> Vec<Sign> {
+        let mut levels = vec![Sign::Low; candidates];
+        for (knob, sign) in self.knobs.iter().zip(row) {
+            levels[*knob] = *sign;
+        }
+        levels
+    }
 }
 
 /// Finds the knobs that move the metric.
 pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<(Set, Screening), Halt> {
     runner.stage = Stage::Screen;
     let knobs = as_many_as_fit(runner, answer)?;
-    let base = screening(knobs).map_err(|error| Halt::Failed(error.to_string()))?;
-    let mut screening = Screening { base, knobs, seen: Rows::default() };
+    let mut screening = Screening::of((0..knobs).collect())?;
     let fit = draws(runner, answer, &mut screening, |runner, answer, fit, screening| {
         if stands_out(runner, answer, fit, &screening.seen, knobs) { share(runner.design) } else { SHARE_WITHOUT_ANY }
     })?;
@@ -82,7 +100,7 @@ pub(super) fn screen(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Resu
     Ok((set, screening))
 }
 
-/// Continues the screening after the confirmation of a set failed.
+/// Continues the screening after the confirmation of a set failed, or no knob of the set was needed.
 /// The remaining time then decides more of the other knobs.
 /// If a knob now looks effective, only another search can confirm this.
 pub(super) fn go_on(
@@ -97,7 +115,7 @@ pub(super) fn go_on(
         return Ok(());
     }
     runner.stage = Stage::Screen;
-    let knobs = screening.knobs;
+    let knobs = screening.knobs.len();
     for knob in &set.members {
         runner.take_out(*knob, KnobOutcome::LeftOut { why: NotNeeded::SetNotShown });
     }
@@ -110,24 +128,25 @@ pub(super) fn go_on(
 }
 
 /// Measures draws of the design until the error is small enough, or until this share of the budget is used.
-fn draws(
+pub(super) fn draws(
     runner: &mut SearchRunner<'_>,
     answer: &mut Answer,
     screening: &mut Screening,
     share: impl Fn(&SearchRunner<'_>, &Answer, &Fit, &Screening) -> f64,
 ) -> Result<Fit, Halt> {
     let failed = |error: evenkeel_stats::designs::DesignError| Halt::Failed(error.to_string());
-    let knobs = screening.knobs;
+    let candidates = runner.design.candidates.len();
     for draw in 0..DRAWS_MAX {
-        runner.compares(0..knobs);
+        runner.compares(screening.knobs.iter().copied());
         for row in screening.base.redrawn(runner.chance.random()).rows() {
-            mirrored_pair(runner, row, &mut screening.seen)?;
+            let both = [row.clone(), Design::mirror_of(row)].map(|row| screening.levels(&row, candidates));
+            mirrored_pair(runner, both, &mut screening.seen)?;
         }
-        let enough = draw + 1 >= DRAWS_MIN && screening.seen.pairs >= knobs + DEGREES_MIN;
+        let enough = draw + 1 >= DRAWS_MIN && screening.seen.pairs >= screening.knobs.len() + DEGREES_MIN;
         if !enough {
             continue;
         }
-        let fit = screening.seen.fit(knobs).map_err(failed)?;
+        let fit = screening.seen.fit(&screening.knobs).map_err(failed)?;
         answer.screened(runner, &fit);
         runner.known = known(answer);
         let error = fit.estimates.iter().flatten().map(|estimate| estimate.error).fold(0.0, f64::max);
@@ -136,7 +155,7 @@ fn draws(
             return Ok(fit);
         }
     }
-    screening.seen.fit(knobs).map_err(failed)
+    screening.seen.fit(&screening.knobs).map_err(failed)
 }
 
 /// Whether a knob, or two knobs together, look helpful.
@@ -167,7 +186,7 @@ pub fn windows_to_screen(design: &SearchDesign) -> usize {
 }
 
 /// The number of windows of the smallest screening with this number of knobs.
-fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignError> {
+pub(super) fn screened_in(knobs: usize) -> Result<usize, evenkeel_stats::designs::DesignError> {
     let rows = screening(knobs)?.rows().len();
     Ok(2 * rows * (knobs + DEGREES_MIN).div_ceil(rows).max(DRAWS_MIN))
 }
@@ -185,7 +204,7 @@ fn as_many_as_fit(runner: &mut SearchRunner<'_>, answer: &mut Answer) -> Result<
         );
         slow.iter().for_each(|knob| runner.take_out(*knob, KnobOutcome::NotTried { why: why.clone() }));
         runner.compares(0..all);
-        runner.forget_pace();
+        runner.restarts_end();
         let baseline = runner.design.baseline();
         for _ in 0..PACE_WINDOWS {
             runner.window(&baseline)?;
@@ -213,9 +232,10 @@ fn most_that_fit(runner: &SearchRunner<'_>) -> Result<usize, Halt> {
 }
 
 /// Measures a row and its mirror image, in random order. It measures both rows, even if the first row is dropped.
-fn mirrored_pair(runner: &mut SearchRunner<'_>, row: &[Sign], seen: &mut Rows) -> Result<(), Halt> {
-    let mirror = Design::mirror_of(row);
-    let both = if runner.chance.random::<bool>() { [row.to_vec(), mirror] } else { [mirror, row.to_vec()] };
+fn mirrored_pair(runner: &mut SearchRunner<'_>, mut both: [Vec<Sign>; 2], seen: &mut Rows) -> Result<(), Halt> {
+    if !runner.chance.random::<bool>() {
+        both.reverse();
+    }
     let (mut costs, mut guarded) = (Vec::with_capacity(2), Vec::with_capacity(2));
     for row in &both {
         let arm = arm_of(runner, row);
@@ -255,7 +275,13 @@ fn has_moved(runner: &SearchRunner<'_>, measure: &Measure) -> bool {
     measure.cost.abs() >= (ERRORS * measure.error).max(EFFECT_SHARE * runner.design.line())
 }
 
-fn survivors(runner: &mut SearchRunner<'_>, answer: &mut Answer, fit: &Fit, seen: &Rows, knobs: usize) -> Set {
+pub(super) fn survivors(
+    runner: &mut SearchRunner<'_>,
+    answer: &mut Answer,
+    fit: &Fit,
+    seen: &Rows,
+    knobs: usize,
+) -> Set {
     take_out_harmful(runner, seen, knobs);
     let does_nothing = |runner: &SearchRunner<'_>, knob: usize| {
         let screened = answer.knobs[knob].screening.as_ref();

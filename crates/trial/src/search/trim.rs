@@ -69,7 +69,9 @@ fn round(
         block(runner, set, open)?;
         let mut useless: Option<(usize, f64)> = None;
         for question in open.iter() {
-            answer.knobs[question.knob].without = Some(Measure::of_look(runner.design, &question.test.look().into()));
+            let seen = question.test.look();
+            answer.knobs[question.knob].without =
+                (seen.pairs > 0).then(|| Measure::of_look(runner.design, &seen.into()));
             let cost = runner.design.cost(question.test.look().ratio);
             match question.test.verdict() {
                 Judged::Same | Judged::Worse if useless.is_none_or(|(_, most)| cost > most) => {
@@ -82,10 +84,11 @@ fn round(
             answer.knobs[knob].outcome = KnobOutcome::LeftOut { why: NotNeeded::DoesNothing };
             return Ok(Some(knob));
         }
-        let is_needed =
-            |question: &Question| question.test.verdict() == Judged::Better || runner.is_banned(&question.without);
+        let is_shown = |question: &Question| question.test.verdict() == Judged::Better;
+        // The search never runs an arm again that was stopped. So the knob stays, but no comparison shows that the set needs it.
+        let is_needed = |question: &Question| is_shown(question) || runner.is_banned(&question.without);
         needed.extend(open.iter().filter(|question| is_needed(question)).map(|question| question.knob));
-        for question in open.iter().filter(|question| is_needed(question)) {
+        for question in open.iter().filter(|question| is_shown(question)) {
             answer.knobs[question.knob].is_shown = true;
         }
         open.retain(|question| !is_needed(question));

@@ -122,8 +122,8 @@ fn a_choice_that_no_session_can_have_is_refused() {
     assert_eq!(parse(vec![between(0.9)], 1), Ok(Some(ArmName::B)));
     for (found, expected) in [
         (parse(vec![between(-1.0)], 1), "choice: effect: -1 is not a ratio"),
-        (parse(vec![between(0.9); 65], 1), "choice: between: 65 are more"),
-        (parse(vec![between(0.9)], 9), "choice: better: 9 are more"),
+        (parse(vec![between(0.9); 65], 1), "choice: between: 65 entries"),
+        (parse(vec![between(0.9)], 9), "choice: better: 9 entries"),
     ] {
         assert!(found.as_ref().is_err_and(|error| error.starts_with(expected)), "{found:?}");
     }
