@@ -412,7 +412,7 @@ fn refusals_are_reported() {
     let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
     let settings = UdpSettings { address: taken.local_addr().unwrap(), ..UdpSettings::default() };
     let error = Udp::open(settings).unwrap_err().to_string();
-    assert!(error.contains("address already in use") && error.contains("ask for another"), "{error}");
+    assert!(error.contains("address already in use") && error.contains("choose another port"), "{error}");
     assert!(Udp::open_sharded(settings, &[]).is_err());
     if !cfg!(feature = "io-uring") {
         let uring = UdpSettings {
