@@ -204,7 +204,7 @@ impl Switchback {
         }
     }
 
-    /// Estimates how many blocks each effect needs, from the noise of blocks in which no host had the settings.
+    /// Estimates how many blocks are needed to detect each effect. The noise is measured in blocks in which no host had the settings.
     ///
     /// # Errors
     /// If an option is out of range.

@@ -170,7 +170,7 @@ fn implied_names<T>(looks: &BTreeMap<String, Result<T, Errno>>, dir: &str, names
             break;
         };
         // A path that could not be read may still exist (after `EACCES`, for example), so add its name.
-        // After `ENOENT` the path does not exist.
+        // `ENOENT` means that the path does not exist.
         if outcome.as_ref().err().is_none_or(|errno| !errno.is_absence()) {
             let name = below.split('/').next().unwrap_or(below);
             names.insert(name.to_owned());

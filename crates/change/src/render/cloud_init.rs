@@ -1,6 +1,6 @@
 //! The script as user data of cloud-init: `write_files` installs it, and `runcmd` runs it at the first boot.
 //!
-//! The files that persist settings are also written by the script, not by `write_files`.
+//! The script, and not `write_files`, also writes the files that persist settings.
 //! Only the script records the original content, adds blocks and links, creates folders,
 //! and runs a command only if a file changed.
 

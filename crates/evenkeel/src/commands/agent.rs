@@ -14,7 +14,7 @@ use crate::times;
 /// One agent runs on each node.
 /// It applies each goal for this node as a transaction in the journal of the host, verifies the goals,
 /// and writes the result of each to the HostState of the node.
-/// It reverts a goal when it is deleted.
+/// It reverts a goal's settings when the goal is deleted.
 /// When the agent ends, the settings stay in force, and `evenkeel revert` on the host undoes them.
 /// If a goal asks for it, and with --reboot-command, it drains the node and reboots the host.
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use super::asked::By;
 use super::names::{Name, Names};
 use super::observed::{Observed, ObservedRow};
 
-/// The maximum number of rows of all hosts together, which take 500 MB. Ten thousand hosts have about two million.
+/// The maximum number of rows, summed over all hosts. This many rows take 500 MB. Ten thousand hosts have about two million rows.
 const ROWS_MAX: usize = 25_000_000;
 /// The maximum number of bytes of texts.
 const TEXT_BYTES_MAX: usize = 200_000_000;

@@ -112,7 +112,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Whether the node has enough memory, and the quota enough CPU time, for one more session.
+    /// Whether one more session fits into the memory of the node and into the quota of CPU time.
     pub(super) fn has_room(&self, node: usize, kind: usize) -> bool {
         self.memory[node] >= self.problem.kinds[kind].need.memory_kib && self.has_quota(kind)
     }

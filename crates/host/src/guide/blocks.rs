@@ -15,7 +15,7 @@ pub(super) struct Block {
     /// The block's lines, without the lines of the fence.
     pub(super) lines: Range<usize>,
     pub(super) is_diff: bool,
-    /// The number of blanks before the fence. Each line may have as many blanks.
+    /// The number of blanks before the fence. Each line of the block may begin with up to this many blanks.
     pub(super) indent: usize,
 }
 

@@ -60,7 +60,7 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if first.starts_with("#!") || is_dockerfile {
         return GuideFormat::Shell;
     }
-    // Files that the cloud-init configuration writes may be units and profiles.
+    // A cloud-init configuration may write files, such as units and profiles.
     if first.starts_with("#cloud-config") {
         return GuideFormat::Ansible;
     }

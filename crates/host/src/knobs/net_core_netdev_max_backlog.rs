@@ -78,8 +78,9 @@ fn decide(facts: &Facts) -> Result<Finding, Finding> {
             ),
         )
     } else {
-        let reason =
-            format!("{who}; with room for {current} packets a burst is dropped (column 2 of /proc/net/softnet_stat)");
+        let reason = format!(
+            "{who}; if there is room for only {current} packets, a burst is dropped (column 2 of /proc/net/softnet_stat)"
+        );
         Finding::set(PATH, wanted, reason)
     };
     let dropped = facts.counters.softnet_sum(|cpu| cpu.dropped);

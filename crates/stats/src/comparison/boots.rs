@@ -176,7 +176,7 @@ impl Normal {
     }
 }
 
-/// The difference of the sums of B and A for every assignment of half of the boots to B.
+/// B's sum minus A's sum, for each way to assign half of the boots to B.
 struct Relabelled {
     /// For each assignment: the difference of the sums of logs, and the change of that difference per unit of shift in B's logs.
     ways: Vec<(f64, f64)>,

@@ -27,7 +27,7 @@ pub(crate) enum From {
     Given,
     /// The server's own measurement.
     Telemetry,
-    /// The default value, because the server measured that nothing takes CPU time away from it.
+    /// The default value. The server measured that nothing takes CPU time away from it.
     Whole,
     /// The default value, because no measurement exists.
     Assumed,

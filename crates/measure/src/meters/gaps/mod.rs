@@ -172,8 +172,10 @@ pub fn run(settings: &Settings, watch: &Watch<'_>) -> Result<Report, MeterError>
 /// The CPUs to watch, if the settings are valid.
 fn check(settings: &Settings) -> Result<Vec<usize>, MeterError> {
     if settings.threshold_ns < 500 {
-        let why =
-            format!("{} ns are less than two readings of the counter may take; use 500 or more", settings.threshold_ns);
+        let why = format!(
+            "{} ns is too short: two readings of the counter can take longer; use 500 or more",
+            settings.threshold_ns
+        );
         return Err(MeterError::wrong_use("the shortest gap", why));
     }
     if settings.length_ns > LENGTH_MAX_NS {

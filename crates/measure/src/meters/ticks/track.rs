@@ -45,13 +45,13 @@ impl Gate {
 /// How far a tick's deviation shifts the expected times of later ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
-    /// Later ticks move by 3 % of the deviation: the period is known.
+    /// The expected times of later ticks move by 3 % of the deviation, because the period is known.
     Little,
-    /// Later ticks move by 10 % of the deviation: the period is almost known.
+    /// The expected times of later ticks move by 10 % of the deviation, because the period is almost known.
     Some,
-    /// Later ticks move by 30 % of the deviation: the period is roughly known.
+    /// The expected times of later ticks move by 30 % of the deviation, because the period is roughly known.
     Much,
-    /// Later ticks move by the whole deviation: each tick is due one period after the previous one.
+    /// The expected times of later ticks move by the whole deviation, because each tick is due one period after the previous tick.
     Whole,
 }
 
