@@ -14,6 +14,7 @@ mod commands;
 mod compare;
 mod format;
 mod functions;
+mod harmless;
 mod hazards;
 mod html;
 mod judge;
