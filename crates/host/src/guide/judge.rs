@@ -9,7 +9,7 @@ use super::overrides::override_earlier;
 use super::readings::Readings;
 use super::reservations::Reservations;
 use super::state::{Because, Judged, SettingState};
-use super::{arguments, commands, hazards, outdated, places, refused, sysctls};
+use super::{arguments, commands, config, hazards, outdated, places, refused, sysctls};
 use crate::advice::advise_on;
 use crate::fact::Fact;
 use crate::facts::{Facts, Version};
@@ -178,7 +178,7 @@ impl Judge<'_> {
             return (SettingState::Dangerous, why.to_owned());
         }
         let Some((called, why)) = commands::remark(&words) else {
-            let why = profile(&words);
+            let why = profile(&words).or_else(|| config::remark(&words).map(str::to_owned));
             return (SettingState::ByHand, why.unwrap_or_else(|| NO_KNOB.to_owned()));
         };
         let knob = knobs::ALL.iter().find(|knob| knob.extras.called.contains(&called));

@@ -176,6 +176,12 @@ pub(super) fn by_arguments(line: &str) -> Vec<Ask> {
     words.iter().map(|word| by_argument(&word.text)).collect()
 }
 
+/// The settings of a kernel command line, without the arguments for the boot itself, such as the root device, and without variables.
+pub(super) fn tuning_arguments(line: &str) -> Vec<Ask> {
+    let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if is_usual(ask) || name.starts_with('$') || name.is_empty());
+    by_arguments(line).into_iter().filter(|ask| !is_own(ask)).collect()
+}
+
 /// Arguments for the root device and the console, which are not tuning.
 const OF_BOOT: [&str; 13] = [
     "root",
