@@ -2,6 +2,8 @@
 
 use super::words::Word;
 
+/// The maximum number of lines of one command.
+pub(super) const CONTINUED_MAX: usize = 200;
 /// The maximum number of words to which braces or a sequence expand.
 const EXPANDED_MAX: usize = 64;
 /// The longest text that `printf` makes.
