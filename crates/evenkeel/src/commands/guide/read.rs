@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel_host::guide::{GUIDE_BYTES_MAX, Guide, GuideFormat, LibraryGuide};
+use evenkeel_host::guide::{GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, LibraryGuide};
 use evenkeel_hostfs::user_file::UserFileError;
 use evenkeel_hostfs::{Root, user_file};
 
@@ -24,7 +24,15 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
         true => ("standard input", Path::new(STANDARD_INPUT.1)),
         false => (name, Path::new(name)),
     };
-    let failed = |error| Failure::text(exit::WRONG_USE, format!("read the guide {name}"), error);
+    let failed = |error| {
+        let failure = Failure::text(exit::WRONG_USE, format!("read the guide {name}"), error);
+        match error {
+            GuideError::OtherProgram(_) => {
+                failure.hint("give the file that this program writes, or its settings as KEY=VALUE, one in a line")
+            }
+            _ => failure,
+        }
+    };
     if let Some(entry) = LibraryGuide::find(name).filter(|_| !path.exists()) {
         return entry.guide().map_err(failed);
     }
