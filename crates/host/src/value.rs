@@ -144,6 +144,7 @@ impl fmt::Display for Values {
             Values::Numbers { count, min, max, unit } => {
                 write!(f, "{count} whole numbers of {unit}, each from {min} to {max}, separated by spaces")
             }
+            Values::Words([word]) => write!(f, "only {word}"),
             Values::Words(words) => write!(f, "one of {}", words.join(", ")),
             Values::Name => f.write_str("a name of letters, digits, - and _ that the kernel offers"),
             Values::Sysctl => f.write_str("numbers or words without quotes, as the kernel takes them"),

@@ -13,6 +13,8 @@ use crate::view::{Block, Text, sentence};
 /// The maximum number of other lines on a page: lines without a setting, or that evenkeel did not understand.
 /// JSON has all lines.
 const OTHERS_MAX: usize = 40;
+/// How many lines share a reason that stands only once.
+const SHARED_MIN: usize = 3;
 /// The probability of a wrong "hurts" among all lines of a guide.
 const ERROR_MAX: f64 = 0.05;
 
@@ -343,8 +345,7 @@ fn guide_blocks(guide: &GuideLines) -> Vec<Block> {
         let lines: Vec<&GuideSetting> =
             guide.settings.iter().filter(|line| line.state == state && line.measured.is_none()).collect();
         if !lines.is_empty() {
-            blocks
-                .push(Block::section(heading(state), vec![Block::List(lines.iter().map(|line| said(line)).collect())]));
+            blocks.push(Block::section(heading(state), by_reason(state, &lines)));
         }
     }
     let others = |skips: &[Option<Skip>]| {
@@ -359,7 +360,7 @@ fn guide_blocks(guide: &GuideLines) -> Vec<Block> {
     for (title, skips) in [
         ("Not understood", vec![None]),
         ("Switched off by the guide", vec![Some(Skip::SwitchedOff)]),
-        ("No settings of the kernel", vec![Some(Skip::Command), Some(Skip::Elsewhere)]),
+        ("No setting that evenkeel knows", vec![Some(Skip::Command), Some(Skip::Elsewhere)]),
     ] {
         let items = others(&skips);
         if !items.is_empty() {
@@ -370,13 +371,42 @@ fn guide_blocks(guide: &GuideLines) -> Vec<Block> {
         .other_lines
         .iter()
         .filter(|line| matches!(line.is, Some(Skip::Comment | Skip::Prose | Skip::Structure | Skip::Blank)));
+    let lines = if guide.lines == 1 { "line" } else { "lines" };
     blocks.push(Block::Note(format!(
-        "{} lines, read as {}: {} are comments, text or structure, {} are empty.",
+        "{} {lines}, read as {}. Comments, text or structure: {}. Empty: {}.",
         guide.lines,
         format_name(guide.format),
         quiet.count(),
         guide.blank_lines
     )));
+    if guide.settings.is_empty() && guide.lines > guide.blank_lines {
+        blocks.push(Block::Note("If that is the wrong format, name the right one with --format.".to_owned()));
+    }
+    blocks
+}
+
+/// The lines of one state. A reason of several lines stands once, before them.
+fn by_reason(state: SettingState, lines: &[&GuideSetting]) -> Vec<Block> {
+    if state == SettingState::AlreadySo {
+        return vec![Block::List(lines.iter().map(|line| said(line, None)).collect())];
+    }
+    let mut shared: Vec<(&str, Vec<Text>)> = Vec::new();
+    let mut single = Vec::new();
+    for line in lines {
+        let why = line.why.as_str();
+        if lines.iter().filter(|other| other.why == why).count() < SHARED_MIN {
+            single.push(said(line, Some(why)));
+            continue;
+        }
+        match shared.iter_mut().find(|(of, _)| *of == why) {
+            Some((_, items)) => items.push(said(line, None)),
+            None => shared.push((why, vec![said(line, None)])),
+        }
+    }
+    let mut blocks = if single.is_empty() { Vec::new() } else { vec![Block::List(single)] };
+    for (why, items) in shared {
+        blocks.extend([Block::Note(format!("{why}:")), Block::List(items)]);
+    }
     blocks
 }
 
@@ -413,14 +443,16 @@ fn place(line: &GuideSetting) -> String {
     }
 }
 
-fn said(line: &GuideSetting) -> Text {
+/// A setting with the value in force, and its reason.
+fn said(line: &GuideSetting, why: Option<&str>) -> Text {
     let now = line.current.as_ref().filter(|_| line.state != SettingState::AlreadySo);
-    let now =
-        now.map_or_else(String::new, |now| format!(" (now {})", now.split_whitespace().collect::<Vec<_>>().join(" ")));
-    let default = if line.is_default { "; it is the kernel's default" } else { "" };
-    Text::from(format!("{}: ", place(line)))
-        .and(Text::code(line.asked.clone()))
-        .and(format!("{now}: {}{default}", line.why))
+    let now = now.map_or_else(String::new, |now| {
+        let now = now.split_whitespace().collect::<Vec<_>>().join(" ");
+        format!(" (now {})", if now.is_empty() { "none" } else { now.as_str() })
+    });
+    let default = if line.is_default { ", the kernel's default" } else { "" };
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    Text::from(format!("{}: ", place(line))).and(Text::code(line.asked.clone())).and(format!("{default}{now}{why}"))
 }
 
 fn other(line: &OtherLine) -> Text {

@@ -154,6 +154,8 @@ fn what_can_not_be_read_or_settled_is_refused() {
     let scene = Scene::new();
     fs::write(scene.path("empty.conf"), "# nothing\n").unwrap();
     fs::write(scene.path("text.conf"), [0xff, 0xfe, b'\n']).unwrap();
+    fs::write(scene.path("puppet.pp"), "sysctl { 'vm.swappiness': value => '1' }\n").unwrap();
+    fs::write(scene.path("windows.reg"), "Windows Registry Editor Version 5.00\n").unwrap();
     let table = [
         ("guide", 2, "needs GUIDE"),
         ("guide /not/here.conf", 2, "guide --list"),
@@ -162,6 +164,8 @@ fn what_can_not_be_read_or_settled_is_refused() {
         ("guide empty.conf --host /not/here --workload simulated", 2, "capture"),
         ("guide empty.conf --workload simulated", 4, ""),
         ("guide empty.conf tuned:realtime --workload simulated", 4, "none of its settings can be tried here"),
+        ("guide puppet.pp", 2, "a manifest of Puppet"),
+        ("guide windows.reg", 2, "it is for Windows"),
     ];
     for (line, code, expected) in table {
         let output = scene.run(line);
@@ -323,6 +327,10 @@ fn several_guides_are_arms_of_one_trial() {
     let verdicts: Vec<&str> = trials.iter().map(|trial| trial["verdict"].as_str().unwrap()).collect();
     assert_eq!(verdicts, ["worse", "better"], "{answer:#}");
     assert!(answer["headline"].as_str().unwrap().contains("C is good.conf"), "{}", answer["headline"]);
+    fs::write(scene.path("same.conf"), "kernel.panic = 9\nvm.laptop_mode = 5\nvm.stat_interval = 7\n").unwrap();
+    let output = scene.run(&format!("guide bad.conf same.conf {SETTLE}"));
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert!(said(&output).contains("same.conf tries the same here as bad.conf"), "{}", said(&output));
     assert!(scene.path("report").join("report.html").exists());
 }
 

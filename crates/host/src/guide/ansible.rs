@@ -24,6 +24,7 @@ const VALUES: [&str; 3] = ["value", "val", "sysctl_value"];
 pub(super) fn read(text: &str) -> Vec<Content> {
     let (nodes, odd) = yaml::parse(text);
     let mut lines = Lines::new(text.lines().count());
+    lines.constants = task::constants(&nodes);
     let page = Page { variables: Variables::from_nodes(&nodes) };
     // The maps of a task's loop may come before the task.
     for node in &nodes {
@@ -93,7 +94,10 @@ impl Page<'_> {
                 "runcmd" | "bootcmd" => pair.value.items().iter().for_each(|item| command(item, lines)),
                 _ if profile::is_one(&pair.value) => profile::read(&pair.value, lines),
                 "write_files" => pair.value.items().iter().for_each(|item| task::file(item, lines)),
-                "extraKernelArgs" | "kernelArguments" => kernel_arguments(&pair.value, lines),
+                "extraKernelArgs" | "kernelArguments" | "additionalKernelArgs" => kernel_arguments(&pair.value, lines),
+                "data" | "stringData" => pair.value.pairs().iter().for_each(|file| task::data(file, lines)),
+                "kernel_settings_transparent_hugepages" => huge_pages("enabled", &pair.value, lines),
+                "kernel_settings_transparent_hugepages_defrag" => huge_pages("defrag", &pair.value, lines),
                 _ => {}
             }
         }
@@ -116,6 +120,13 @@ fn kernel_arguments(value: &Node, lines: &mut Lines) {
     }
 }
 
+/// A setting of transparent huge pages, of the role `kernel_settings`.
+fn huge_pages(file: &str, value: &Node, lines: &mut Lines) {
+    let text = value.text().unwrap_or_default();
+    lines.setting(value.line, &format!("/sys/kernel/mm/transparent_hugepage/{file}"), &text);
+    lines.done(value.line, Skip::Structure);
+}
+
 /// Reads a map that has a name and a value, or whose keys are sysctls themselves.
 fn named(pairs: &[Pair], lines: &mut Lines) {
     for pair in pairs.iter().filter(|pair| is_name(&pair.key)) {
@@ -131,7 +142,8 @@ fn named(pairs: &[Pair], lines: &mut Lines) {
     }
     let of = |names: &[&str]| pairs.iter().find(|pair| names.contains(&pair.key.as_str()));
     let Some(key) = of(&KEYS) else { return };
-    let Some(name) = key.value.text().filter(|name| is_name(name)) else { return };
+    let is_file = |name: &str| ["/sys/", "/proc/sys/"].iter().any(|folder| name.starts_with(folder));
+    let Some(name) = key.value.text().filter(|name| is_name(name) || is_file(name)) else { return };
     if lines.is_done(key.line) {
         return;
     }

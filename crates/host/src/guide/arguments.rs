@@ -16,7 +16,7 @@ pub(super) fn danger(name: &str, value: &str) -> Option<&'static str> {
 
 /// Whether an argument is right with the value with which this machine started, and dangerous with another value.
 pub(super) fn is_of_this_machine(name: &str) -> bool {
-    name == "root"
+    ["root", "net.ifnames", "biosdevname", "ipv6.disable", "cgroup_disable", "cgroup_no_v1"].contains(&name)
 }
 
 /// The longest list of CPUs that evenkeel reads in a kernel argument, in bytes.

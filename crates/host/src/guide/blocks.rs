@@ -15,7 +15,9 @@ pub(super) struct Block {
     /// The block's lines, without the lines of the fence.
     pub(super) lines: Range<usize>,
     pub(super) is_diff: bool,
-    /// The number of blanks before the fence. Each line of the block may begin with up to this many blanks.
+    /// Whether the page calls it YAML.
+    pub(super) is_yaml: bool,
+    /// How many blanks are before the fence, and may be before each line.
     pub(super) indent: usize,
 }
 
@@ -45,8 +47,13 @@ pub(super) fn fenced(raw: &[&str]) -> Vec<Block> {
             None => {
                 let mut words =
                     line.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-                let is_diff = words.next().is_some_and(is_diff);
-                open = Some(Block { lines: at + 1..at + 1, is_diff, indent: raw.len() - raw.trim_start().len() });
+                let language = words.next().unwrap_or_default().to_ascii_lowercase();
+                open = Some(Block {
+                    lines: at + 1..at + 1,
+                    is_diff: is_diff(&language),
+                    is_yaml: ["yaml", "yml"].contains(&language.as_str()),
+                    indent: raw.len() - raw.trim_start().len(),
+                });
             }
         }
     }
@@ -54,7 +61,12 @@ pub(super) fn fenced(raw: &[&str]) -> Vec<Block> {
     found
 }
 
-/// The blocks of a page in HTML: lines whose line breaks count. `lines` marks these lines.
+/// A text that is one transcript.
+pub(super) fn whole(raw: &[&str]) -> Vec<Block> {
+    vec![Block { lines: 0..raw.len(), is_diff: false, is_yaml: false, indent: 0 }]
+}
+
+/// The blocks of a page in HTML: lines whose breaks count. `lines` says of each line whether it is such a line.
 pub(super) fn preformatted(raw: &[&str], lines: &[bool]) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut is_open = false;
@@ -65,7 +77,7 @@ pub(super) fn preformatted(raw: &[&str], lines: &[bool]) -> Vec<Block> {
             None if *is_in_pre => {
                 let is_marked = |raw: &str| ["diff", "patch"].iter().any(|name| has_class(raw, name));
                 let is_diff = raw.get(at).is_some_and(|raw| is_marked(raw));
-                found.push(Block { lines: at..at + 1, is_diff, indent: 0 });
+                found.push(Block { lines: at..at + 1, is_diff, is_yaml: false, indent: 0 });
             }
             None => {}
         }

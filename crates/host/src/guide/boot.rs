@@ -1,7 +1,7 @@
 //! Edits of the kernel's command line: by `sed`, by writing text to a boot loader's file, and by the tools of boot loaders.
 
 use super::line::{Ask, Content, Skip, Target};
-use super::{names, prose, settings};
+use super::{mentions, names, settings};
 
 /// The maximum number of edits of one script of `sed`.
 const EDITS_MAX: usize = 50;
@@ -54,8 +54,7 @@ pub(super) fn without(argument: &str) -> Ask {
 
 /// The kernel arguments of a text, without arguments for the boot itself, such as the root device, and without variables.
 pub(super) fn arguments(text: &str) -> Vec<Ask> {
-    let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if names::is_usual(ask) || name.starts_with('$') || name.is_empty());
-    names::by_arguments(text).into_iter().filter(|ask| !is_own(ask)).collect()
+    names::tuning_arguments(text)
 }
 
 /// The effect of replacing one text with another: the added and the removed arguments.
@@ -205,7 +204,7 @@ fn of_sysctls(edit: &Edit) -> Result<Vec<Ask>, String> {
     {
         return Ok(vec![ask]);
     }
-    let named = prose::mentioned(&plain).or_else(|| prose::mentioned(&old.replace('\\', "")));
+    let named = mentions::first(&plain).or_else(|| mentions::first(&old.replace('\\', "")));
     named.map_or(Ok(Vec::new()), |name| Err(format!("it edits {name}, and evenkeel can't tell the result")))
 }
 

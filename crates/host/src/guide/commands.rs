@@ -20,6 +20,7 @@ fn started(name: &str, arguments: &[&str], depth: usize) -> Option<Vec<Ask>> {
         "taskset" => affinity(arguments)?,
         "chrt" => policy(arguments)?,
         "numactl" => node(arguments)?,
+        "nice" | "ionice" if arguments.iter().any(|word| word.starts_with('-')) => (None, inner(arguments)),
         "blockdev" => return read_ahead(arguments),
         "systemctl" => return units(arguments),
         "x86_energy_perf_policy" => return (!arguments.is_empty()).then(whole),
@@ -36,7 +37,13 @@ fn joined(name: &str, arguments: &[&str]) -> String {
     format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
 }
 
-/// The setting of a command (`None` if no knob can express it), and the command that this command starts.
+/// The command with a knob that another one starts, as in `nice -n -20 chrt -f 50 ./server`.
+fn inner<'a>(arguments: &'a [&'a str]) -> &'a [&'a str] {
+    let is_known = |word: &&str| ["taskset", "chrt", "numactl"].contains(&word.rsplit('/').next().unwrap_or(word));
+    arguments.iter().position(is_known).map_or(&[], |at| &arguments[at..])
+}
+
+/// The setting of a command (`None` if no knob can express it), and the command that it starts.
 type Started<'a> = (Option<Ask>, &'a [&'a str]);
 
 /// Splits arguments into the options at the beginning and the rest.
@@ -228,6 +235,9 @@ mod tests {
             ("systemctl disable --now numad", "daemon.numad=off"),
             ("systemctl disable --now numad.service irqbalance", "daemon.numad=off + systemctl disable irqbalance"),
             ("systemctl enable numad", "none"),
+            ("nice -n -20 chrt -f 50 ./server", "nice -n -20 chrt -f 50 ./server + process.sched_policy=fifo"),
+            ("ionice -p 12", "ionice -p 12"),
+            ("nice work", "none"),
             ("cpupower idle-set -d 2", "none"),
             ("cpupower idle-set --enable-all", "none"),
             ("cpupower -c 0 idle-set -d 2", "none"),

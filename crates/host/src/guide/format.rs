@@ -2,7 +2,7 @@
 
 use super::line::GuideFormat;
 use super::wide::is_wide;
-use super::{settings, tuned, unit, words};
+use super::{config, settings, tuned, unit, words};
 
 /// The maximum number of lines to look at.
 const LINES_MAX: usize = 2000;
@@ -32,7 +32,7 @@ const TASKS: [&str; 3] = ["- hosts:", "sysctl:", "- sysctl:"];
 /// Keys of containers, of cloud-init and of systems with one image.
 const LISTS: [&str; 5] = ["initContainers:", "containers:", "runcmd:", "extraKernelArgs:", "kernelArguments:"];
 /// Commands that begin lines of a script.
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 32] = [
     "sysctl",
     "echo",
     "ethtool",
@@ -45,6 +45,26 @@ const COMMANDS: [&str; 12] = [
     "printf",
     "systemctl",
     "GRUB_CMDLINE_LINUX",
+    "blockdev",
+    "chrt",
+    "cpufreq-set",
+    "docker",
+    "ifconfig",
+    "ionice",
+    "ip",
+    "kubectl",
+    "kubelet",
+    "modprobe",
+    "nmcli",
+    "nsenter",
+    "numactl",
+    "podman",
+    "renice",
+    "rpk",
+    "ssh",
+    "taskset",
+    "tc",
+    "tuned-adm",
 ];
 
 pub(super) fn recognise(text: &str) -> GuideFormat {
@@ -57,19 +77,28 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     let instructions = || lines().filter(|line| !line.starts_with('#'));
     let is_dockerfile = instructions().next().is_some_and(|line| line.starts_with("FROM ") || line.starts_with("ARG "))
         && instructions().any(|line| line.starts_with("RUN "));
-    if first.starts_with("#!") || is_dockerfile {
+    // Terraform has the script of a machine as a here-document.
+    let is_terraform = || {
+        lines().any(|line| line.strip_prefix("resource").is_some_and(|rest| rest.starts_with(" \"")))
+            && lines().any(|line| line.contains("user_data") && line.contains("<<"))
+    };
+    // A transcript has the commands after a prompt.
+    if first.starts_with("#!") || first.starts_with("$ ") || is_dockerfile || is_terraform() {
         return GuideFormat::Shell;
     }
     // A cloud-init configuration may write files, such as units and profiles.
     if first.starts_with("#cloud-config") {
         return GuideFormat::Ansible;
     }
+    // Blocks of code are a page, whatever they contain.
+    if lines().filter(|line| line.starts_with("```")).count() > 1 {
+        return GuideFormat::Markdown;
+    }
     if unit::is_one(text) {
         return GuideFormat::Sysctl;
     }
-    let is_section = |line: &str| tuned::header(line).is_some_and(|name| SECTIONS.contains(&name));
-    if lines().any(is_section) {
-        return if is_in_manifest(text, is_section) { GuideFormat::Ansible } else { GuideFormat::Tuned };
+    if is_profile(text) {
+        return if is_in_manifest(text) { GuideFormat::Ansible } else { GuideFormat::Tuned };
     }
     let begins = |line: &str, tag: &str| line.to_ascii_lowercase().starts_with(tag);
     if lines()
@@ -98,12 +127,46 @@ pub(super) fn recognise(text: &str) -> GuideFormat {
     if lines().any(markdown) {
         return GuideFormat::Markdown;
     }
+    if is_yaml_text(text) {
+        return GuideFormat::Ansible;
+    }
     by_majority(lines())
 }
 
-/// Whether only texts inside a Kubernetes manifest contain sections of a profile.
-/// In such a manifest, all sections are indented, and keys of the manifest are not.
-fn is_in_manifest(text: &str, is_section: impl Fn(&str) -> bool) -> bool {
+fn is_section(line: &str) -> bool {
+    tuned::header(line).is_some_and(|name| SECTIONS.contains(&name))
+}
+
+/// Whether a text has sections of a TuneD profile.
+pub(super) fn is_profile(text: &str) -> bool {
+    text.lines().take(LINES_MAX).map(str::trim).any(is_section)
+}
+
+/// Whether most lines are YAML: keys with a colon, and items of lists. Two keys begin a line.
+fn is_yaml_text(text: &str) -> bool {
+    let lines = || text.lines().take(LINES_MAX).filter(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
+    let is_key = |line: &str| {
+        let (key, rest) = line.split_once(':').unwrap_or_default();
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./\"'".contains(&byte);
+        !key.is_empty() && key.bytes().all(is_name) && (rest.is_empty() || rest.starts_with(' '))
+    };
+    // An item with blanks may be a sentence.
+    let is_line = |line: &&str| match line.trim_start().strip_prefix("- ") {
+        Some(item) => is_key(item) || item.starts_with(['{', '[', '"', '\'']) || !item.trim().contains(' '),
+        None => is_key(line.trim_start()),
+    };
+    // The key of an item may be a sysctl in a list for people.
+    let is_own = |line: &&str| match line.strip_prefix("- ") {
+        Some(item) => is_key(item) && !item.split(':').next().is_some_and(|key| key.contains('.')),
+        None => is_key(line),
+    };
+    let keys = lines().filter(is_own).count();
+    let (all, fit) = (lines().count(), lines().filter(is_line).count());
+    keys > 1 && fit * 5 >= all * 4 || all > 2 && fit == all && lines().next().is_some_and(is_key)
+}
+
+/// Whether the sections of a profile are only in texts of a manifest of Kubernetes: all are indented, and keys of a manifest are not.
+fn is_in_manifest(text: &str) -> bool {
     let lines = || text.lines().take(LINES_MAX);
     let has = |key: &str| lines().any(|line| line.starts_with(key));
     has("kind:")
@@ -118,7 +181,8 @@ fn by_majority<'a>(lines: impl Iterator<Item = &'a str>) -> GuideFormat {
         let first = words::split(line).into_iter().next().map(|word| word.text).unwrap_or_default();
         if COMMANDS.iter().any(|command| first == *command || first.starts_with("GRUB_CMDLINE")) {
             commands += 1;
-        } else if settings::assignment(line).is_some_and(|ask| !ask.value.contains(is_wide))
+        } else if config::line(line).is_some()
+            || settings::assignment(line).is_some_and(|ask| !ask.value.contains(is_wide))
             || line.split_once('=').is_some_and(|(key, _)| !key.trim().contains(' ') && !line.contains(is_wide))
         {
             assignments += 1;

@@ -76,6 +76,7 @@ pub(super) fn command(words: &[&str]) -> Option<&'static str> {
         "ifconfig" => (plain.len() > 1 && has(&["down"])).then_some(NETWORK),
         "ifdown" => (!plain.is_empty()).then_some(NETWORK),
         "nmcli" => has(&["down", "disconnect", "off"]).then_some(NETWORK),
+        "blacklist" | "install" => plain.first().is_some_and(|module| holds(module)).then_some(DEVICE),
         "rmmod" => plain.iter().any(|module| holds(module)).then_some(DEVICE),
         "modprobe" => (has(&["-r", "--remove"]) && plain.iter().any(|module| holds(module))).then_some(DEVICE),
         "systemctl" => {
@@ -228,6 +229,8 @@ mod tests {
             ("modprobe -r ena", Some(DEVICE)),
             ("modprobe ena", None),
             ("setenforce 0", Some(OPENS)),
+            ("blacklist virtio_net", Some(DEVICE)),
+            ("blacklist pcspkr", None),
         ] {
             assert_eq!(command(&line.split(' ').collect::<Vec<_>>()), expected, "{line}");
         }

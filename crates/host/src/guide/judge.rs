@@ -3,12 +3,13 @@
 use evenkeel_sys::CpuSet;
 
 use super::compare::{is_alike, is_so, one_line};
+use super::library::LibraryGuide;
 use super::line::{Ask, Bound, Branch, Guide, Target};
 use super::overrides::override_earlier;
 use super::readings::Readings;
 use super::reservations::Reservations;
 use super::state::{Because, Judged, SettingState};
-use super::{arguments, commands, hazards, outdated, places, refused, sysctls};
+use super::{arguments, commands, config, hazards, outdated, places, refused, sysctls};
 use crate::advice::advise_on;
 use crate::fact::Fact;
 use crate::facts::{Facts, Version};
@@ -16,12 +17,15 @@ use crate::finding::{Against, State};
 use crate::goal::AdviceContext;
 use crate::knob::{Knob, Place, TakesEffect, Values};
 use crate::knobs;
+use crate::number::kernel_number;
 use crate::plan::{Action, Plan};
 use crate::setting::Setting;
 use crate::sysctl;
 use crate::value::SettingError;
 
-/// The maximum number of settings that the place patterns of one guide may add.
+/// Why a setting that only the user can make is not tried.
+const NO_KNOB: &str = "evenkeel has no knob for it";
+/// The maximum number of settings that the patterns of places in one guide may add.
 const MORE_MAX: usize = 20_000;
 
 /// Judges every setting of a guide.
@@ -31,6 +35,8 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
     let at_each = guide.asks().flat_map(|(line, ask)| {
         places::at_each_place(facts, ask, &mut more).into_iter().map(move |ask| (line, ask)).collect::<Vec<_>>()
     });
+    let at_each = at_each.collect();
+    let at_each = places::apart(facts, at_each, &mut more);
     let mut reservations = Reservations::new(facts);
     let one = |(line, ask): (usize, Ask)| {
         let mut judged = judge.ask(line, &ask);
@@ -39,7 +45,7 @@ pub fn judge(facts: &Facts, readings: &Readings, context: &AdviceContext, guide:
         }
         (judged, ask.branch)
     };
-    let (mut all, branches): (Vec<Judged>, Vec<Branch>) = at_each.map(one).unzip();
+    let (mut all, branches): (Vec<Judged>, Vec<Branch>) = at_each.into_iter().map(one).unzip();
     override_earlier(guide, &mut all, &branches);
     all
 }
@@ -78,11 +84,11 @@ impl Judge<'_> {
             }
             Target::File(path) => match (hazards::file(path, &ask.value), hazards::remark(path, &ask.value)) {
                 (Some(why), _) => (SettingState::Dangerous, why.to_owned()),
-                (None, Some(why)) => (SettingState::ByHand, format!("evenkeel has no knob for it: {why}")),
-                (None, None) => (SettingState::ByHand, format!("evenkeel has no knob for {path}")),
+                (None, Some(why)) => (SettingState::ByHand, format!("{NO_KNOB}: {why}")),
+                (None, None) => (SettingState::ByHand, NO_KNOB.to_owned()),
             },
             Target::Tool(text) => self.tool(text),
-            Target::Unclear(_) => (SettingState::ByHand, "evenkeel has no knob for it".to_owned()),
+            Target::Unclear(_) => (SettingState::ByHand, NO_KNOB.to_owned()),
         };
         (judged.state, judged.why) = (state, why);
         if state != SettingState::Try {
@@ -99,8 +105,14 @@ impl Judge<'_> {
         let file = format!("{}{path}", sysctl::FOLDER);
         let present = self.readings.value(&file);
         if let Some(because) = sysctls::before_value(self.readings, self.kernel(), (path, &file), ask) {
-            judged.current =
-                present.known().map(|text| one_line(text)).filter(|_| because.0 == SettingState::AlreadySo);
+            // A secret, such as a key, is not a number.
+            let is_number = |text: &str| text.split_whitespace().all(|word| kernel_number(word).is_some());
+            let is_shown = match because.0 {
+                SettingState::AlreadySo => true,
+                SettingState::ByHand | SettingState::Dangerous => present.known().is_some_and(|text| is_number(text)),
+                _ => false,
+            };
+            judged.current = present.known().map(|text| one_line(text)).filter(|_| is_shown);
             return because;
         }
         if let Some(why) = refused::too_large(path, &ask.value) {
@@ -166,7 +178,8 @@ impl Judge<'_> {
             return (SettingState::Dangerous, why.to_owned());
         }
         let Some((called, why)) = commands::remark(&words) else {
-            return (SettingState::ByHand, "evenkeel has no knob for it".to_owned());
+            let why = profile(&words).or_else(|| config::remark(&words).map(str::to_owned));
+            return (SettingState::ByHand, why.unwrap_or_else(|| NO_KNOB.to_owned()));
         };
         let knob = knobs::ALL.iter().find(|knob| knob.extras.called.contains(&called));
         knob.and_then(|knob| self.not_here(knob, None, "1")).unwrap_or((SettingState::ByHand, why))
@@ -189,7 +202,7 @@ impl Judge<'_> {
         if let Some(why) = knob.extras.max_before.and_then(|most| most.refusal(self.facts, &value)) {
             return (SettingState::BadValue, why);
         }
-        judged.is_default = knob.default.split([' ', ',', ';', ':']).next() == Some(value.as_str());
+        judged.is_default = is_default(knob.default, &value);
         if knob.extras.dangerous_values.contains(&value.as_str()) {
             return (SettingState::Dangerous, knob.risk.to_owned());
         }
@@ -277,7 +290,13 @@ impl Judge<'_> {
             judged.current = judged.current.take().or(present);
         }
         let refusal = plan.steps.iter().find_map(|step| match &step.action {
-            Action::Write { path, .. } => refused::not_offered(self.readings, path, &step.wanted),
+            Action::Write { path, .. } => {
+                let why = refused::not_offered(self.readings, path, &step.wanted)?;
+                Some(match refused::may_load(path, &step.wanted) {
+                    true => (SettingState::ByHand, loaded(&step.wanted, &why)),
+                    false => (SettingState::NotHere, why),
+                })
+            }
             _ => None,
         });
         match unknown {
@@ -287,19 +306,44 @@ impl Judge<'_> {
             None if setting.knob.takes_effect == TakesEffect::NewInterfaces => {
                 (SettingState::NotHere, "it takes effect only on interfaces that come up later".to_owned())
             }
-            None if refusal.is_some() => (SettingState::NotHere, refusal.unwrap_or_default()),
-            None => {
+            None => refusal.unwrap_or_else(|| {
                 let why = said(&setting, plan, judged.current.as_deref());
                 judged.setting = Some(setting);
                 (SettingState::Try, why)
-            }
+            }),
         }
     }
 }
 
+/// What to do about a congestion control that the kernel does not offer yet.
+fn loaded(name: &str, why: &str) -> String {
+    format!(
+        "{why}; when root writes it, the kernel loads tcp_{name} if the machine has it: `modprobe tcp_{name}` lets evenkeel try it"
+    )
+}
+
+/// Whether the kernel's default is this value on every machine. A text with more than a remark in parentheses names conditions, such as the
+/// version of the kernel or the kind of disk.
+fn is_default(default: &str, value: &str) -> bool {
+    let rest = default.strip_prefix(value);
+    rest.is_some_and(|rest| {
+        rest.is_empty()
+            || rest.strip_prefix(" (").is_some_and(|rest| rest.find(')').is_some_and(|at| at + 1 == rest.len()))
+    })
+}
+
+/// How evenkeel judges the profile that `tuned-adm` would switch to.
+fn profile(words: &[&str]) -> Option<String> {
+    let ["tuned-adm", "profile", names @ ..] = words else { return None };
+    let one = |name: &&str| match LibraryGuide::find(&format!("tuned:{name}")) {
+        Some(guide) => format!("`evenkeel guide {}` judges its lines", guide.name),
+        None => format!("`evenkeel guide` judges the lines of /usr/lib/tuned/{name}/tuned.conf"),
+    };
+    names.first().map(one)
+}
+
 fn after_reboot(risk: Option<&str>) -> String {
-    let risk = risk.map(|risk| format!("; risk: {risk}")).unwrap_or_default();
-    format!("a kernel argument takes effect after a reboot{risk}")
+    risk.map_or_else(|| "a kernel argument takes effect after a reboot".to_owned(), |risk| format!("risk: {risk}"))
 }
 
 /// The note for the user about a setting that can be tried.
@@ -322,4 +366,26 @@ fn said(setting: &Setting, plan: &Plan, present: Option<&str>) -> String {
 fn risk_of(setting: &Setting, present: Option<&str>) -> Option<&'static str> {
     let Setting { knob, value, .. } = setting;
     knob.extras.risk_at.has(value, present).then_some(knob.risk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_default;
+
+    #[test]
+    fn a_default_with_conditions_is_none() {
+        for (default, value, expected) in [
+            ("60", "60", true),
+            ("60", "6", false),
+            ("0 (off)", "0", true),
+            ("9 (every state that the driver knows)", "9", true),
+            ("212992 up to Linux 6.12, 4194304 by 6.18", "212992", false),
+            ("none for NVMe and other disks with several queues, mq-deadline for those with one", "none", false),
+            ("1 with several nodes, 0 with one", "1", false),
+            ("750000 (CFS) or 700000 (EEVDF)", "750000", false),
+            ("always or madvise, depending on the distribution's kernel", "always", false),
+        ] {
+            assert_eq!(is_default(default, value), expected, "{default} {value}");
+        }
+    }
 }

@@ -99,7 +99,7 @@ pub enum Skip {
     Prose,
     /// The line belongs to the format: a heading, a bracket, the name of a task.
     Structure,
-    /// The line is a command or an option that changes no setting of the kernel.
+    /// It is a command or an option in which evenkeel knows no setting.
     Command,
     /// The line belongs to the other program and has no meaning outside it.
     Elsewhere,
@@ -191,6 +191,10 @@ pub enum GuideError {
     TooLong,
     /// The guide has too many lines, with all included files.
     TooManyLines,
+    /// The guide is for Windows.
+    Windows,
+    /// The guide is a file of this program, which evenkeel does not read.
+    OtherProgram(&'static str),
 }
 
 impl fmt::Display for GuideError {
@@ -200,6 +204,8 @@ impl fmt::Display for GuideError {
             GuideError::TooManyLines => {
                 write!(f, "it has more than {LINES_MAX} lines, with the files that it includes")
             }
+            GuideError::Windows => write!(f, "it is for Windows, and evenkeel tunes Linux"),
+            GuideError::OtherProgram(what) => write!(f, "it is {what}, which evenkeel does not read"),
         }
     }
 }
@@ -307,6 +313,6 @@ impl fmt::Display for Ask {
             Target::Tool(words) => write!(f, "{words}"),
             Target::Unclear(why) => return write!(f, "not understood: {why}"),
         }?;
-        write!(f, "{sign}{}", self.value)
+        write!(f, "{sign}{}", self.value.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }

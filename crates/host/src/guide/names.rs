@@ -33,12 +33,16 @@ pub(super) fn by_key(key: &str, value: &str) -> Option<Ask> {
         Some((id, place)) => (id, Some(place.to_owned())),
         None => (key, None),
     };
+    // The names of some knobs look like sysctls, and are files of other folders.
+    let own = knobs::ALL.iter().find(|knob| knob.id == id);
+    if let Some(knob) = own.filter(|knob| !knob.place.files().iter().any(|path| path.starts_with(FOLDER))) {
+        return Some(Ask::new(Target::Knob { id: knob.id, place }, value));
+    }
     let key = key.strip_prefix(sysctl::PREFIX).unwrap_or(key);
     if let Some(path) = sysctl::known_path(key) {
         return Some(by_path(&path, value));
     }
-    let knob = knobs::ALL.iter().find(|knob| knob.id == id)?;
-    Some(Ask::new(Target::Knob { id: knob.id, place }, value))
+    own.map(|knob| Ask::new(Target::Knob { id: knob.id, place }, value))
 }
 
 /// The setting of a sysctl by its path below /proc/sys.
@@ -56,6 +60,9 @@ pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     if let Some(path) = path.strip_prefix(FOLDER) {
         return sysctl::path(path).map(|path| by_path(&path, value));
     }
+    if path == "/proc/irq/default_smp_affinity" {
+        return Some(Ask::new(Target::File(path.to_owned()), value));
+    }
     if let Some(irq) = path.strip_prefix("/proc/irq/") {
         return interrupt(irq, path, value);
     }
@@ -67,6 +74,7 @@ pub(super) fn by_file(path: &str, value: &str) -> Option<Ask> {
     }
     let old = path.replace("redhat_transparent_hugepage", "transparent_hugepage");
     let old = old.replace("/system/clock/clock0/", "/system/clocksource/clocksource0/");
+    let old = old.replace("/sys/class/block/", "/sys/block/");
     if old.starts_with(CPUS) && old.contains("/cpuidle/state") && old.ends_with("/disable") {
         return by_called("cpuidle disable", None, value);
     }
@@ -166,6 +174,12 @@ pub(super) fn by_called(called: &str, place: Option<&str>, value: &str) -> Optio
 pub(super) fn by_arguments(line: &str) -> Vec<Ask> {
     let words = words::split(line);
     words.iter().map(|word| by_argument(&word.text)).collect()
+}
+
+/// The settings of a kernel command line, without the arguments for the boot itself, such as the root device, and without variables.
+pub(super) fn tuning_arguments(line: &str) -> Vec<Ask> {
+    let is_own = |ask: &Ask| matches!(&ask.target, Target::Argument(name) if is_usual(ask) || name.starts_with('$') || name.is_empty());
+    by_arguments(line).into_iter().filter(|ask| !is_own(ask)).collect()
 }
 
 /// Arguments for the root device and the console, which are not tuning.

@@ -1,5 +1,7 @@
 //! The places of a guide's setting on one machine: patterns of devices, the CPU of a frequency policy, the interface of an interrupt.
 
+use std::collections::BTreeSet;
+
 use super::line::{Ask, Target};
 use crate::facts::Facts;
 use crate::knob::{Device, Knob, Place};
@@ -25,6 +27,35 @@ pub(super) fn at_each_place(facts: &Facts, ask: &Ask, more: &mut usize) -> Vec<A
             meant.into_iter().map(|place| at(Some(place.place.clone()))).collect()
         }
     }
+}
+
+/// The settings at each of their places, where a guide has a knob at all of its places and also at some: the later line then wins at
+/// each place.
+pub(super) fn apart(facts: &Facts, asks: Vec<(usize, Ask)>, more: &mut usize) -> Vec<(usize, Ask)> {
+    let id_of = |ask: &Ask, has_place: bool| match &ask.target {
+        Target::Knob { id, place } if place.is_some() == has_place => Some(*id),
+        _ => None,
+    };
+    let ids = |has_place: bool| asks.iter().filter_map(|(_, ask)| id_of(ask, has_place)).collect::<BTreeSet<&str>>();
+    let mixed: BTreeSet<&str> = ids(true).intersection(&ids(false)).copied().collect();
+    let mut found = Vec::with_capacity(asks.len());
+    for (line, ask) in asks {
+        match id_of(&ask, false).filter(|id| mixed.contains(id)) {
+            Some(id) => found.extend(at_every_place(facts, id, &ask, more).into_iter().map(|ask| (line, ask))),
+            None => found.push((line, ask)),
+        }
+    }
+    found
+}
+
+fn at_every_place(facts: &Facts, id: &'static str, ask: &Ask, more: &mut usize) -> Vec<Ask> {
+    let all = knobs::find(id).map(|knob| places(facts, knob)).unwrap_or_default();
+    if all.is_empty() || all.len() > *more {
+        return vec![ask.clone()];
+    }
+    *more -= all.len();
+    let at = |place: Named| Ask { target: Target::Knob { id, place: Some(place.place) }, ..ask.clone() };
+    all.into_iter().map(at).collect()
 }
 
 /// A place of a knob, with every name by which a guide may refer to it.

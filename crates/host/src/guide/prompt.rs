@@ -1,8 +1,34 @@
 //! Prompts of shells, which pages show before a command: `[root@db ~]# `, `root@host:/etc# `, `user@host:~$ `.
 
-/// Commands that may follow a root's prompt. The prompt itself looks like a comment or a heading.
-pub(super) const COMMANDS: [&str; 9] =
-    ["sysctl", "echo", "ethtool", "cpupower", "grubby", "tee", "sh -c", "for ", "sudo "];
+/// Commands that may follow a root's prompt, which looks like a comment or a heading.
+pub(super) const COMMANDS: [&str; 26] = [
+    "sysctl",
+    "echo",
+    "ethtool",
+    "cpupower",
+    "grubby",
+    "tee",
+    "sh -c",
+    "for ",
+    "sudo ",
+    "blockdev --",
+    "chrt -",
+    "cpufreq-set -",
+    "docker run ",
+    "ip link ",
+    "ionice -",
+    "nmcli connection ",
+    "nmcli con ",
+    "numactl -",
+    "podman run ",
+    "renice -",
+    "rpm-ostree kargs ",
+    "sed -i",
+    "systemctl ",
+    "taskset -",
+    "tc qdisc ",
+    "tuned-adm ",
+];
 
 /// The command after a prompt: `$ …`, `user@host:~$ …`.
 pub(super) fn command(line: &str) -> Option<&str> {
@@ -33,9 +59,19 @@ pub(super) fn stripped(line: &str) -> Option<&str> {
     (is_user && !rest.is_empty()).then_some(rest)
 }
 
-/// The line without the prompt, if it has one.
+/// What crontabs and files of network interfaces have before a command.
+const BEFORE: [&str; 5] = ["@reboot root ", "@reboot ", "post-up ", "pre-up ", "up "];
+/// Commands that may follow it.
+const AFTER: [&str; 9] = ["sysctl", "echo", "ethtool", "ip", "tc", "ifconfig", "sudo", "cpupower", "renice"];
+
+/// The line without the prompt, or without the word before the command, if it has one.
 pub(super) fn without(line: &str) -> &str {
-    stripped(line).unwrap_or(line)
+    let is_command = |rest: &&str| {
+        let name = rest.split_whitespace().next().and_then(|name| name.rsplit('/').next());
+        name.is_some_and(|name| AFTER.contains(&name))
+    };
+    let bare = || BEFORE.iter().find_map(|before| line.strip_prefix(before).map(str::trim_start).filter(is_command));
+    stripped(line).or_else(bare).unwrap_or(line)
 }
 
 #[cfg(test)]

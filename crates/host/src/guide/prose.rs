@@ -2,8 +2,8 @@
 //! evenkeel does not understand a sentence that speaks against a setting, or that only names the setting's default.
 
 use super::line::{Ask, Content};
-use super::{against, names, settings, wide};
-use crate::sysctl;
+use super::spans::Placed;
+use super::{against, mentions, names, settings, spans, wide};
 
 /// The maximum number of settings to find in a sentence, which is larger than the maximum for a line.
 const SETTINGS_MAX: usize = 300;
@@ -17,21 +17,25 @@ pub(super) fn content(line: &str) -> Option<Content> {
     for (at, part) in parts.iter().enumerate() {
         // The text between two `~~` marks is struck out.
         if at % 2 == 1 && at + 1 < parts.len() {
-            unclear.extend(mentioned(part).map(|name| format!("{name} is struck out")));
+            unclear.extend(mentions::first(part).map(|name| format!("{name} is struck out")));
         } else {
             rest.push_str(part);
         }
     }
     let parts = sentences(&rest);
     for (at, part) in parts.iter().enumerate() {
-        let found = inline(part);
+        let (of_commands, plain) = spans::commands(part);
+        let found = inline(of_commands, &plain);
         if found.is_empty() {
-            unclear.extend(mentioned(part).map(|name| format!("it names {name} without a value to set")));
+            let name = mentions::first(part).map(|name| format!("it names {name} without a value to set"));
+            let command =
+                || Some(format!("it names the command {}, and has no line of its own for it", spans::named(part)?));
+            unclear.extend(name.or_else(command));
             continue;
         }
         let places: Vec<usize> = found.iter().map(|(at, _)| *at).collect();
         let taken_back = parts.get(at + 1).and_then(|next| against::takes_back(next));
-        for ((_, said), word) in found.into_iter().zip(against::words_against(part, &places)) {
+        for ((_, said), word) in found.into_iter().zip(against::words_against(&plain, &places)) {
             match (said, word.or_else(|| taken_back.clone())) {
                 (Ok(ask), None) => asks.push(ask),
                 (Ok(ask), Some(word)) => {
@@ -41,6 +45,7 @@ pub(super) fn content(line: &str) -> Option<Content> {
             }
         }
     }
+    unclear.extend(several(&mut asks));
     match (asks.is_empty(), unclear.is_empty()) {
         (true, true) => None,
         (true, false) => Some(Content::not(unclear.join("; "))),
@@ -49,6 +54,30 @@ pub(super) fn content(line: &str) -> Option<Content> {
             Some(Content::settings(asks))
         }
     }
+}
+
+/// Removes the settings for which the text has several values, such as one for each size of machine: only its reader can choose.
+fn several(asks: &mut Vec<Ask>) -> Vec<String> {
+    let is_one = |of: &Ask| asks.iter().all(|ask| ask.target != of.target || ask.value == of.value);
+    let kept: Vec<bool> = asks.iter().map(is_one).collect();
+    let mut found: Vec<String> = Vec::new();
+    let mut kept = kept.into_iter();
+    asks.retain(|ask| {
+        let is_kept = kept.next().unwrap_or(true);
+        if !is_kept {
+            found.push(ask.to_string());
+        }
+        is_kept
+    });
+    match found.as_slice() {
+        [] => Vec::new(),
+        found => vec![format!("it has several values to choose from: {}", found.join(", "))],
+    }
+}
+
+/// The first setting that a text gives a value.
+pub(super) fn assigned(text: &str) -> Option<Ask> {
+    inline(Vec::new(), text).into_iter().find_map(|(_, said)| said.ok())
 }
 
 /// The sentences of a text, each including its end mark.
@@ -104,13 +133,15 @@ const UNITS: [&str; 27] = [
     "x",
 ];
 
-/// Settings inside a sentence, and where each setting begins: `key=value`, `key = value`, `key: value`, "key to value".
-fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
+/// Settings inside a sentence, and where each begins: `key=value`, `key = value`, `key: value`, "key to value". Those of the commands in
+/// the sentence come first.
+fn inline(of_commands: Vec<Placed>, part: &str) -> Vec<Placed> {
     let places = wide::words(part);
     let words: Vec<&str> = places.iter().map(|(_, word)| *word).collect();
     let trimmed =
         |word: &str| word.trim_matches(['"', '\'', ',', ';', ':', '.', '(', ')', '*', '[', ']', '!', '?']).to_owned();
-    let mut found = of_code(part);
+    let mut found = of_commands;
+    found.extend(of_code(part));
     let (from, asks) = boot_line(part);
     for ask in asks {
         if !found.iter().any(|(_, known)| known.as_ref() == Ok(&ask)) {
@@ -138,8 +169,13 @@ fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
         let key = word.trim_end_matches('=');
         let is_colon = raw.trim_end_matches(['*', '"', '\'']).ends_with(':');
         let (joint, rest) = match words.get(at + 1) {
-            Some(&("=" | "to" | "at" | ":" | "->" | "\u{2192}")) => (true, words.get(at + 2..).unwrap_or_default()),
-            _ => (word.ends_with('=') || is_colon, words.get(at + 1..).unwrap_or_default()),
+            Some(&("=" | "to" | "at" | ":" | "->" | "\u{2192}" | "\u{2013}" | "\u{2014}")) => {
+                (true, words.get(at + 2..).unwrap_or_default())
+            }
+            _ => match after_filler(&words[at + 1..]) {
+                Some(rest) => (true, rest),
+                None => (word.ends_with('=') || is_colon, words.get(at + 1..).unwrap_or_default()),
+            },
         };
         let Some(value) = numbers(rest).filter(|_| joint) else { continue };
         let after = rest.get(value.split(' ').count()..).unwrap_or_default();
@@ -148,7 +184,42 @@ fn inline(part: &str) -> Vec<(usize, Result<Ask, String>)> {
     found
 }
 
-/// The settings in the code of a sentence, if that code has only kernel arguments.
+/// Words between the name of a setting and `to`, as in `the key parameter should be raised from 128 to 4096`.
+const FILLER: [&str; 17] = [
+    "be",
+    "changed",
+    "from",
+    "increased",
+    "lowered",
+    "must",
+    "needs",
+    "option",
+    "parameter",
+    "raised",
+    "reduced",
+    "set",
+    "setting",
+    "should",
+    "sysctl",
+    "tuned",
+    "value",
+];
+/// The maximum number of such words.
+const FILLER_MAX: usize = 7;
+
+/// The words after `should be set to`. `None` if these words do not begin like that.
+fn after_filler<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let plain = |word: &str| word.trim_matches(['*', '"', '\'']).to_lowercase();
+    let is_end = |word: &&str| plain(word) == "to";
+    let end = words.iter().take(FILLER_MAX).position(is_end).filter(|end| *end > 0)?;
+    let is_filler = |(at, word): (usize, &&str)| {
+        let is_old = at > 0 && plain(words[at - 1]) == "from" && word.parse::<i64>().is_ok();
+        is_old || FILLER.contains(&plain(word).as_str())
+    };
+    words[..end].iter().enumerate().all(is_filler).then(|| &words[end + 1..])
+}
+
+/// The settings in the code of a sentence that has only kernel arguments.
 fn of_code(part: &str) -> Vec<(usize, Result<Ask, String>)> {
     let (mut found, mut from) = (Vec::new(), 0);
     for (at, text) in part.split('`').enumerate() {
@@ -217,27 +288,4 @@ fn numbers(words: &[&str]) -> Option<String> {
         }
     }
     (!found.is_empty()).then(|| found.join(" "))
-}
-
-/// Endings of host names, of files, and of folders of sysctls. A name with such an ending is not a sysctl.
-const NO_KEYS: [&str; 12] = ["org", "com", "net", "io", "dev", "conf", "sh", "core", "ipv4", "ipv6", "netfilter", "d"];
-
-/// The first name of a sysctl or of a file of the kernel in a line.
-pub(super) fn mentioned(line: &str) -> Option<String> {
-    let words =
-        line.split(|letter: char| letter.is_whitespace() || !letter.is_ascii() || "`\"'(),;=<>*[]|".contains(letter));
-    let is_name = |word: &&str| {
-        let is_file = (word.starts_with("/proc/sys/") || word.starts_with("/sys/")) && word.len() > 12;
-        // A word with `_` is not an English word.
-        let is_sure = || {
-            let is_area = ["vm.", "kernel.", "net."].iter().any(|area| word.starts_with(area));
-            word.contains('_') || is_area && !word.rsplit('.').next().is_some_and(|last| NO_KEYS.contains(&last))
-        };
-        is_file || word.contains('.') && sysctl::known_path(word).is_some() && is_sure()
-    };
-    words
-        .into_iter()
-        .map(|word| word.trim_end_matches(['.', ':', '!', '?']))
-        .find(is_name)
-        .map(|word| word.chars().take(80).collect())
 }

@@ -71,12 +71,18 @@ pub(super) fn not_offered(readings: &Readings, path: &str, name: &str) -> Option
     if offered.is_empty() || offered.contains(&name) {
         return None;
     }
-    let module = if path.ends_with(CONGESTION) {
-        format!("; it may after `modprobe tcp_{name}`, if this machine has that module")
-    } else {
-        String::new()
+    let small = name.to_ascii_lowercase();
+    let more = match offered.contains(&small.as_str()) {
+        true => format!("; its name there is {small}"),
+        false => String::new(),
     };
-    Some(format!("the kernel does not offer it here: it offers {}{module}", offered.join(", ")))
+    Some(format!("the kernel does not offer it here: it offers {}{more}", offered.join(", ")))
+}
+
+/// Whether the kernel may load a module for a name that it does not offer yet, when root writes it to the file at `path`.
+pub(super) fn may_load(path: &str, name: &str) -> bool {
+    path.ends_with(CONGESTION)
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 #[cfg(test)]

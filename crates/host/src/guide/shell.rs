@@ -7,7 +7,9 @@ use super::functions::{Called, Function, Functions, Part};
 use super::line::{Content, Skip};
 use super::shell_file::{LATENCY, latency, written};
 use super::shell_found::{All, Found, found, taken_back, unclear};
-use super::shell_line::{BEFORE, Command, HARMLESS, OF_SHELL, QUIET, braces, commands, here, output, with_sequences};
+use super::shell_line::{
+    BEFORE, Command, HARMLESS, OF_SHELL, QUIET, braces, commands, counted, here, output, with_sequences,
+};
 use super::shell_sysctl::sysctl;
 use super::variables::{EXPANDED_BYTES_MAX, LOOP_MAX, VARIABLES_MAX, Variables, is_variable};
 use super::words::{Word, split};
@@ -18,6 +20,8 @@ const DEPTH_MAX: usize = 3;
 /// The number of arguments that a function may have.
 const ARGUMENTS_MAX: usize = 9;
 
+/// The maximum number of commands of a group.
+const GROUP_MAX: usize = 200;
 /// The maximum number of functions that `trap` may name.
 const HANDLERS_MAX: usize = 100;
 
@@ -35,6 +39,8 @@ pub(super) struct Script {
     files: BTreeMap<String, Word>,
     /// The word that ends the here-document of a command.
     pub(super) here: Option<String>,
+    /// The outputs of the commands of a group that began on an earlier line.
+    group: Option<Vec<Option<String>>>,
 }
 
 /// A file that receives the output of a command.
@@ -135,17 +141,26 @@ impl Script {
     }
 
     fn nested(&mut self, line: &str, depth: usize) -> Option<Content> {
-        let words = with_sequences(split(&arithmetic::as_words(line)));
+        let mut words = with_sequences(split(&arithmetic::as_words(line)));
         if let Some(array) = self.array(&words) {
             return Some(array);
         }
         self.here = here(&words);
         let mut all = All::default();
+        if self.begins_counted(&mut words) {
+            all.add(Found::Skip(Skip::Structure));
+        }
         // The output of the previous command, and the outputs of all commands of a group.
         let mut said: Option<String> = None;
-        let mut group: Option<Vec<Option<String>>> = None;
+        let mut group = self.group.take();
+        let mut is_test = false;
         for command in commands(&words) {
             let first = command.words.first().map_or("", |word| word.text.as_str());
+            if std::mem::replace(&mut is_test, ["while", "until"].contains(&first) && command.words.len() == 1) {
+                self.variables.forget(&command.words);
+                all.add(Found::Skip(Skip::Structure));
+                continue;
+            }
             if self.branches.follow(&command.words, &command.end) || first.is_empty() && command.end == ";;" {
                 self.branches.after(&command.end);
                 all.add(Found::Skip(Skip::Structure));
@@ -157,15 +172,9 @@ impl Script {
                 group = Some(Vec::new());
             }
             if first == "}" || command.words.is_empty() {
-                let printed = group.take().and_then(|all| all.into_iter().collect::<Option<Vec<String>>>());
-                let printed = printed.map(|lines| lines.join("\n")).filter(|text| !text.is_empty());
-                match &command.file {
-                    Some(file) => all.add(self.in_branch(self.of_group(file, printed))),
-                    None => {
-                        all.add(Found::Skip(Skip::Structure));
-                        said = printed;
-                    }
-                }
+                let found;
+                (found, said) = self.end_group(&command, group.take());
+                all.add(found);
                 continue;
             }
             for found in self.each(&command, before.as_deref(), depth) {
@@ -173,10 +182,12 @@ impl Script {
             }
             self.branches.after(&command.end);
             said = output(&self.variables.expanded(&command.words));
-            if let Some(group) = group.as_mut().filter(|_| command.file.is_none()) {
+            let is_kept = command.file.is_none() && (first != "{" || command.words.len() > 1);
+            if let Some(group) = group.as_mut().filter(|group| is_kept && group.len() < GROUP_MAX) {
                 group.push(said.clone());
             }
         }
+        self.group = group.filter(|_| depth == 0);
         if words.iter().any(|word| word.text.contains("$[")) {
             all.blame_arithmetic();
         }
@@ -208,9 +219,29 @@ impl Script {
     /// Handles commands in an argument of another command. Their branches end in the argument.
     fn within(&mut self, text: &str, depth: usize) -> Option<Content> {
         let outside = self.branches.depth();
-        let content = self.nested(text, depth);
+        let content = match text.contains("<<") {
+            true => self.with_here(text, depth),
+            false => self.nested(text, depth),
+        };
         self.branches.back_to(outside);
         content
+    }
+
+    /// Commands with a here-document among them: its lines are settings, and no commands.
+    fn with_here(&mut self, text: &str, depth: usize) -> Option<Content> {
+        let mut all = All::default();
+        for line in text.lines() {
+            match self.here.take() {
+                Some(end) if line.trim() == end => {}
+                Some(end) => {
+                    self.here = Some(end);
+                    all.add(found(settings::line(line)));
+                }
+                None => self.nested(line, depth).into_iter().for_each(|content| all.add(found(content))),
+            }
+        }
+        self.here = None;
+        all.content()
     }
 
     /// `NAME=(WORD…)`: a variable with several words.
@@ -228,6 +259,24 @@ impl Script {
             .known
             .insert(name.to_owned(), values.iter().filter(|word| !word.is_operator).map(short).collect());
         Some(Content::NotASetting(Skip::Structure))
+    }
+
+    /// The end of a group of commands: what it writes to a file, or else what it prints for the next command.
+    fn end_group(&self, command: &Command, group: Option<Vec<Option<String>>>) -> (Found, Option<String>) {
+        let printed = group.and_then(|all| all.into_iter().collect::<Option<Vec<String>>>());
+        let printed = printed.map(|lines| lines.join("\n")).filter(|text| !text.is_empty());
+        match &command.file {
+            Some(file) => (self.in_branch(self.of_group(file, printed)), None),
+            None => (Found::Skip(Skip::Structure), printed),
+        }
+    }
+
+    /// Handles the head of a loop that counts, and removes it from the words.
+    fn begins_counted(&mut self, words: &mut Vec<Word>) -> bool {
+        let Some(counted) = counted(words) else { return false };
+        words.drain(..counted.after);
+        self.begin_loop(&counted.name, counted.numbers);
+        true
     }
 
     /// Handles a group of commands whose output goes to a file.
@@ -293,6 +342,7 @@ impl Script {
             }
             if first.text == "while" || first.text == "until" {
                 self.loops.push(String::new());
+                self.variables.forget(&command.words);
             }
             words = rest;
         }
@@ -308,10 +358,13 @@ impl Script {
                 return Found::Unclear("its calls of functions are too many, or too deep, to follow".to_owned());
             }
         }
+        let is_expanded: Vec<bool> = arguments.iter().map(|word| word.is_expanded).collect();
+        let may_have_variables = |name: &str| tools::may_have_variables(name, &is_expanded);
         match name {
             "for" => self.remember_loop(&command.words),
             "done" => self.leave_loop(),
-            "sh" | "bash" => self.inner(&texts, depth),
+            "sh" | "bash" | "dash" | "ash" | "su" => self.inner(&texts, depth),
+            "ssh" if depth < DEPTH_MAX => self.remote(&texts, depth),
             "echo" | "printf" => match (command.file.as_ref().map(|file| self.file(file)), output(words)) {
                 (Some(file), _) if file.is_held() => latency(words),
                 (Some(file), Some(text)) => written(&file.word, &text),
@@ -330,7 +383,7 @@ impl Script {
             name if HARMLESS.contains(&name) => Found::Skip(Skip::Command),
             name if QUIET.contains(&name) => Found::Quiet,
             name => match tools::asks(name, &texts) {
-                Some(_) if arguments.iter().any(|word| word.is_expanded) && !tools::takes_any_device(name) => unclear(),
+                Some(_) if arguments.iter().any(|word| word.is_expanded) && !may_have_variables(name) => unclear(),
                 Some(found) => found.map_or_else(Found::Skip, Found::Asks),
                 None => Found::Stranger(name.to_owned()),
             },
@@ -366,6 +419,15 @@ impl Script {
         }
     }
 
+    /// `ssh HOST 'COMMAND'`, without options that take a value.
+    fn remote(&mut self, texts: &[&str], depth: usize) -> Found {
+        let words: Vec<&str> = texts.iter().copied().skip_while(|text| text.starts_with('-')).collect();
+        match words.split_first().filter(|(_, rest)| !rest.is_empty()) {
+            Some((_, rest)) => self.within(&rest.join(" "), depth + 1).map_or(Found::Skip(Skip::Command), found),
+            None => Found::Skip(Skip::Command),
+        }
+    }
+
     fn tee(&self, arguments: &[Word], said: Option<&str>) -> Found {
         let files: Vec<&Word> = arguments.iter().filter(|word| !word.text.starts_with('-')).collect();
         match (said, files.as_slice()) {
@@ -395,8 +457,7 @@ impl Script {
     fn remember_loop(&mut self, words: &[Word]) -> Found {
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).skip_while(|word| *word != "for").collect();
         let ["for", name, rest @ ..] = texts.as_slice() else { return Found::Skip(Skip::Structure) };
-        self.loops.push((*name).to_owned());
-        let values = match rest {
+        let values: Vec<String> = match rest {
             ["in", values @ ..] => {
                 let words =
                     values.iter().filter(|word| **word != "do").flat_map(|word| self.variables.alternatives(word));
@@ -407,14 +468,21 @@ impl Script {
             }
             _ => Vec::new(),
         };
-        let is_known =
-            (1..=LOOP_MAX).contains(&values.len()) && !values.iter().any(|value: &String| value.contains(['$', '`']));
-        self.variables.known.remove(*name);
-        if is_known && self.variables.known.len() < VARIABLES_MAX {
-            let short = |value: String| value.chars().take(EXPANDED_BYTES_MAX).collect();
-            self.variables.known.insert((*name).to_owned(), values.into_iter().map(short).collect());
-        }
+        self.begin_loop(name, Some(values));
         Found::Skip(Skip::Structure)
+    }
+
+    /// The head of a loop: its variable takes these values, or unknown ones.
+    fn begin_loop(&mut self, name: &str, values: Option<Vec<String>>) {
+        self.loops.push(name.to_owned());
+        self.variables.known.remove(name);
+        let is_known = |values: &Vec<String>| {
+            (1..=LOOP_MAX).contains(&values.len()) && !values.iter().any(|value| value.contains(['$', '`']))
+        };
+        if let Some(values) = values.filter(is_known).filter(|_| self.variables.known.len() < VARIABLES_MAX) {
+            let short = |value: String| value.chars().take(EXPANDED_BYTES_MAX).collect();
+            self.variables.known.insert(name.to_owned(), values.into_iter().map(short).collect());
+        }
     }
 
     /// Handles the end of a loop. After the end, the loop's variable keeps its last word.
@@ -430,7 +498,7 @@ impl Script {
     /// `NAME=VALUE`: kernel arguments, or a variable.
     fn assign(&mut self, word: &Word) -> Found {
         let Some((name, _)) = word.text.split_once('=') else { return Found::Stranger(word.text.clone()) };
-        if name.starts_with("GRUB_CMDLINE") {
+        if name.starts_with("GRUB_CMDLINE") || ["append", "APPEND", "kernelopts"].contains(&name) {
             return found(settings::arguments(&self.variables.expand(&word.text)));
         }
         let name = name.trim_end_matches('+').to_owned();

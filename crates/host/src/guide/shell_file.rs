@@ -3,7 +3,7 @@
 use super::line::{Ask, Content, Skip};
 use super::shell_found::{Found, found, unclear};
 use super::words::Word;
-use super::{boot, names, settings};
+use super::{boot, config, names, settings};
 
 /// The file that limits the exit latency of idle states, as long as a program keeps it open.
 pub(super) const LATENCY: &str = "/dev/cpu_dma_latency";
@@ -43,6 +43,15 @@ pub(super) fn written(file: &Word, text: &str) -> Found {
         } else {
             Found::Asks(asks)
         };
+    }
+    if ["/limits", "/modprobe", "/fstab"].iter().any(|of| path.contains(of)) {
+        let lines = text.split('\n').flat_map(|line| line.split("\\n"));
+        let asks = lines.filter_map(|line| match config::line(line.trim()) {
+            Some(Content::Settings(asks)) => Some(asks),
+            _ => None,
+        });
+        let asks: Vec<Ask> = asks.flatten().collect();
+        return if asks.is_empty() { Found::Skip(Skip::Command) } else { Found::Asks(asks) };
     }
     Found::Skip(Skip::Command)
 }

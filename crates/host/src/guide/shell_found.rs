@@ -58,7 +58,10 @@ impl All {
             Found::Unclear(why) if self.unclear.contains(&why) => {}
             Found::Unclear(why) => self.unclear.push(why),
             Found::Stranger(name) => {
-                self.strangers.push(format!("evenkeel does not know the command {}", shown(&name)));
+                let why = format!("evenkeel does not know the command {}", shown(&name));
+                if !self.strangers.contains(&why) {
+                    self.strangers.push(why);
+                }
             }
         }
     }

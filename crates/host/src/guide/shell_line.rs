@@ -2,6 +2,8 @@
 
 use super::words::Word;
 
+/// The maximum number of lines of one command.
+pub(super) const CONTINUED_MAX: usize = 200;
 /// The maximum number of words to which braces or a sequence expand.
 const EXPANDED_MAX: usize = 64;
 /// The longest text that `printf` makes.
@@ -67,12 +69,12 @@ pub(super) const HARMLESS: [&str; 46] = [
     "wget",
 ];
 
-/// More harmless commands, whose names also begin sentences. Alone on a line, such a name shows nothing about the line.
-pub(super) const QUIET: [&str; 50] = [
+/// More of them, whose names also begin sentences. Alone on a line they say nothing about it.
+pub(super) const QUIET: [&str; 51] = [
     ":", "sync", "date", "logger", "ln", "id", "whoami", "hostname", "tput", "clear", "pwd", "basename", "dirname",
-    "tr", "uniq", "find", "ps", "pgrep", "kill", "nproc", "which", "type", "mktemp", "diff", "tar", "gzip", "unzip",
-    "stat", "wait", "numastat", "lsmod", "lsblk", "mount", "umount", "continue", "unset", "readonly", "install",
-    "less", "more", "watch", "ping", "expr", "env", "ss", "netstat", "iostat", "vmstat", "git", "make",
+    "tr", "uniq", "find", "ps", "pgrep", "pidof", "kill", "nproc", "which", "type", "mktemp", "diff", "tar", "gzip",
+    "unzip", "stat", "wait", "numastat", "lsmod", "lsblk", "mount", "umount", "continue", "unset", "readonly",
+    "install", "less", "more", "watch", "ping", "expr", "env", "ss", "netstat", "iostat", "vmstat", "git", "make",
 ];
 
 /// A command with the file that receives its output.
@@ -157,7 +159,42 @@ pub(super) fn here(words: &[Word]) -> Option<String> {
     is_name.then(|| end.to_owned())
 }
 
-/// Replaces `$(seq 0 3)` with its numbers.
+/// A loop that counts.
+pub(super) struct Counted {
+    /// Its variable.
+    pub(super) name: String,
+    /// The numbers that it takes, if the line has them.
+    pub(super) numbers: Option<Vec<String>>,
+    /// The index of the first word after its head.
+    pub(super) after: usize,
+}
+
+/// `for ((i = 0; i < 4; i++))`.
+pub(super) fn counted(words: &[Word]) -> Option<Counted> {
+    let [first, open, ..] = words else { return None };
+    if first.text != "for" || !open.is_operator || open.text != "((" {
+        return None;
+    }
+    let end = words.iter().position(|word| word.is_operator && word.text == "))")?;
+    let head: String = words[2..end].iter().map(|word| word.text.as_str()).collect();
+    let mut parts = head.split(';');
+    let (name, from) = parts.next()?.split_once('=')?;
+    let mut numbers = || {
+        let (test, step) = (parts.next()?.strip_prefix(name)?, parts.next()?);
+        let counts = [format!("{name}++"), format!("++{name}"), format!("{name}+=1")].iter().any(|own| own == step);
+        let from = from.parse::<u32>().ok().filter(|_| counts)?;
+        let to = match test.strip_prefix("<=") {
+            Some(last) => last.parse::<u32>().ok()?.checked_add(1)?,
+            None => test.strip_prefix('<')?.parse().ok()?,
+        };
+        let is_short = to > from && (to - from) as usize <= EXPANDED_MAX;
+        is_short.then(|| (from..to).map(|number| number.to_string()).collect())
+    };
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then(|| Counted { name: name.to_owned(), numbers: numbers(), after: end + 1 })
+}
+
+/// Replaces `$(seq 0 3)` by its numbers.
 pub(super) fn with_sequences(words: Vec<Word>) -> Vec<Word> {
     let is = |word: &Word, text: &str| word.is_operator && word.text == text;
     let (mut found, mut at) = (Vec::with_capacity(words.len()), 0);
@@ -275,6 +312,24 @@ mod tests {
             (r"echo -n 5", Some("5")),
         ] {
             assert_eq!(output(&split(line)).as_deref(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn loops_that_count() {
+        for (line, expected) in [
+            ("for ((i=0;i<3;i++)); do", Some(("i", Some("0 1 2")))),
+            ("for (( n = 1 ; n <= 2 ; ++n )) ; do", Some(("n", Some("1 2")))),
+            ("for ((i=0;i<$N;i++)); do", Some(("i", None))),
+            ("for ((i=0;i<9999;i++)); do", Some(("i", None))),
+            ("for ((i=8;i>0;i--)); do", Some(("i", None))),
+            ("for i in 1 2; do", None),
+            ("for ((;;)); do", None),
+        ] {
+            let found = counted(&split(line));
+            let found =
+                found.as_ref().map(|found| (found.name.as_str(), found.numbers.as_ref().map(|all| all.join(" "))));
+            assert_eq!(found, expected.map(|(name, all)| (name, all.map(str::to_owned))), "{line}");
         }
     }
 

@@ -13,7 +13,10 @@ pub(super) fn sysctl(arguments: &[Word]) -> Found {
         return unclear();
     }
     if !named.iter().any(|word| word.text.contains('=')) {
-        return Found::Skip(Skip::Command);
+        return match is_write && !named.is_empty() {
+            true => Found::Unclear("`sysctl -w` needs KEY=VALUE: without the =, it sets nothing".to_owned()),
+            false => Found::Skip(Skip::Command),
+        };
     }
     if named.iter().any(|word| word.is_expanded) {
         return unclear();

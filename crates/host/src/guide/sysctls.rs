@@ -4,7 +4,7 @@ use super::compare::is_so;
 use super::line::Ask;
 use super::readings::Readings;
 use super::state::{Because, SettingState};
-use super::{outdated, refused};
+use super::{harmless, outdated, refused};
 use crate::fact::Fact;
 use crate::never::{self, Never};
 
@@ -23,9 +23,9 @@ pub(super) fn before_value(
         return Some((SettingState::Outdated, old.why()));
     }
     let is_pattern = path.contains('*');
-    if !is_pattern && matches!(present, Fact::Absent { .. }) {
-        let why = "this kernel has no such sysctl: the name is wrong, or its module is not loaded";
-        return Some((SettingState::NotHere, why.to_owned()));
+    let is_of_bsd = OF_BSD.iter().any(|area| path.starts_with(area)) && present.known().is_none();
+    if is_of_bsd || !is_pattern && matches!(present, Fact::Absent { .. }) {
+        return Some((SettingState::NotHere, absent(path).to_owned()));
     }
     if refused::is_read_only(path) {
         return Some((SettingState::NotHere, "the file only reports: the kernel lets nobody write it".to_owned()));
@@ -43,11 +43,30 @@ pub(super) fn before_value(
             let until = if lasts { "; nobody can undo it before the next boot" } else { "" };
             Some((SettingState::ByHand, format!("{why}{until}")))
         }
-        Some(Never::Harm(why)) => Some((SettingState::Dangerous, format!("evenkeel never writes it: {why}"))),
+        Some(Never::Harm(why)) => {
+            let text = present.known().map_or("", String::as_str);
+            Some(match harmless::why(path, &ask.value, text) {
+                Some(what) => (SettingState::ByHand, what.to_owned()),
+                None => (SettingState::Dangerous, format!("evenkeel never writes it: {why}")),
+            })
+        }
         Some(Never::Outside) => {
             Some((SettingState::ByHand, format!("evenkeel does not try it: {}", Never::Outside.why())))
         }
         None if is_pattern => Some((SettingState::ByHand, "it is a pattern of several sysctls: name each".to_owned())),
         None => None,
+    }
+}
+
+/// The areas of sysctls that FreeBSD and macOS have, and Linux does not.
+const OF_BSD: [&str; 5] = ["net/inet/", "net/inet6/", "net/isr/", "net/route/", "net/link/"];
+
+/// Why this kernel has no such sysctl.
+fn absent(path: &str) -> &'static str {
+    match OF_BSD.iter().any(|area| path.starts_with(area)) {
+        true => "it is a sysctl of FreeBSD or macOS, which Linux does not have",
+        false => {
+            "this kernel has no such sysctl: it was built without it, its module is not loaded, or the name is wrong"
+        }
     }
 }

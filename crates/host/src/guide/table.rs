@@ -2,7 +2,7 @@
 //! Without such a head, the row must have a single value.
 
 use super::line::{Ask, Content, Skip};
-use super::{prose, settings};
+use super::{names, prose, settings};
 use crate::sysctl;
 
 /// The maximum number of columns in a head.
@@ -161,7 +161,8 @@ impl Table {
     fn sentences(&self, cells: &[String]) -> Content {
         let (mut asks, mut unclear) = (Vec::new(), Vec::new());
         for (at, cell) in cells.iter().enumerate() {
-            match prose::content(cell) {
+            let arguments = names::by_known_arguments(cell.trim_matches('`')).map(Content::settings);
+            match prose::content(cell).or(arguments) {
                 Some(Content::Settings(_)) if self.kind(at) == Column::Other => {
                     let plain = cell.trim_matches('`');
                     unclear.push(format!("{plain}: it is in a column of other values"));

@@ -13,6 +13,8 @@ mod branches;
 mod dangers;
 mod judged;
 mod losses;
+mod manifests;
+mod others;
 mod pages;
 mod scripts;
 mod shapes;
@@ -53,20 +55,20 @@ fn sysctl_files() {
     check(
         SYSCTL,
         expect![[r#"
-        Sysctl
-        1 (Comment)
-        2 net.core.rmem_max=8388608
-        3 net.ipv4.tcp_fin_timeout=15
-        4 net.core.somaxconn=4096
-        5 net.ipv4.tcp_rmem=4096 87380 16777216
-        6 ? the key has no area, such as net. or vm.: `sysctl` refuses it
-        7 net.core.rmem_default=New_Value
-        8 ? its value is empty, or a placeholder to fill in
-        9 net/ipv4/conf/eth0.100/rp_filter=0
-        10 (Comment)
-        11 thp.enabled=never
-        12 ? it is not a key = value
-    "#]],
+            Sysctl
+            1 (Comment)
+            2 net.core.rmem_max=8388608
+            3 net.ipv4.tcp_fin_timeout=15
+            4 net.core.somaxconn=4096
+            5 net.ipv4.tcp_rmem=4096 87380 16777216
+            6 ? the key has no area, such as net. or vm.: `sysctl` refuses it
+            7 net.core.rmem_default=New_Value
+            8 ? its value is empty, a placeholder to fill in, or has other text with it
+            9 net/ipv4/conf/eth0.100/rp_filter=0
+            10 (Comment)
+            11 thp.enabled=never
+            12 ? it is not a key = value
+        "#]],
     );
 }
 

@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use super::html::{BREAK, END, Tags};
 use super::line::{Ask, Content, GuideFormat, Skip};
 use super::shell::Script;
+use super::shell_line::CONTINUED_MAX;
 use super::table::{self, Table};
 use super::wide::is_wide;
-use super::{blocks, names, prompt, prose, settings, words};
+use super::{blocks, config, here, inner, names, prompt, prose, settings, udev, words};
 
-/// The maximum number of lines of one command.
-pub(super) const CONTINUED_MAX: usize = 200;
 /// The maximum number of lines of a text between quotes.
 const QUOTED_MAX: usize = 60;
 
@@ -28,6 +27,7 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     let mut reader = Reader {
         format,
         script: Script::of_text(text),
+        inner: Script::default(),
         is_in_code: false,
         table: Table::default(),
         before: String::new(),
@@ -40,10 +40,18 @@ pub(super) fn read(text: &str, format: GuideFormat) -> Vec<Content> {
     let raw: Vec<&str> = text.lines().collect();
     let uses = uses(text);
     let skips = skips(&mut lines, &raw, format);
+    let mut own = match format {
+        GuideFormat::Markdown => inner::contents(&raw),
+        _ => HashMap::new(),
+    };
     while let Some(first) = lines.get(contents.len()) {
         let at = contents.len();
         if let Some(skip) = skips.get(at).copied().flatten() {
             contents.push(Content::NotASetting(skip));
+            continue;
+        }
+        if let Some(content) = own.remove(&at) {
+            contents.push(content);
             continue;
         }
         if format == GuideFormat::Html {
@@ -94,6 +102,7 @@ fn skips(lines: &mut [Line], raw: &[&str], format: GuideFormat) -> Vec<Option<Sk
     let mut skips = vec![None; lines.len()];
     let blocks = match format {
         GuideFormat::Markdown => blocks::fenced(raw),
+        GuideFormat::Shell if raw.iter().any(|line| line.starts_with("$ ")) => blocks::whole(raw),
         GuideFormat::Html => blocks::preformatted(raw, &lines.iter().map(|line| line.is_in_pre).collect::<Vec<_>>()),
         _ => Vec::new(),
     };
@@ -150,6 +159,8 @@ fn unused(lines: &[Line], at: usize, uses: &HashMap<&str, usize>, contents: &mut
 struct Reader {
     format: GuideFormat,
     script: Script,
+    /// The script in the present here-document, if it is one.
+    inner: Script,
     is_in_code: bool,
     table: Table,
     /// The previous line, which may be the head of a table.
@@ -239,13 +250,10 @@ impl Reader {
         if let Some(end) = &self.script.here {
             if line == end {
                 self.script.here = None;
+                self.inner = Script::default();
                 return Content::NotASetting(Skip::Structure);
             }
-            return match settings::line(line) {
-                // The here-document may be the text of any file.
-                Content::NotUnderstood(_) if prose::mentioned(line).is_none() => Content::NotASetting(Skip::Command),
-                content => content,
-            };
+            return here::line(&mut self.inner, line);
         }
         if line.starts_with("```") || line.starts_with("~~~") {
             self.is_in_code = !self.is_in_code;
@@ -287,11 +295,14 @@ impl Reader {
 
     /// A line outside of tables: a setting, a command, or a sentence.
     fn text(&mut self, line: &str, is_script: bool) -> Content {
-        let shown = if is_script { line } else { unmarked(line) };
+        let shown = if is_script { line.strip_prefix("$ ").unwrap_or(line) } else { unmarked(line) };
         let is_code = is_script || self.is_in_code;
         // In Chinese text, no blank follows a value.
         let is_plain = !shown.contains('`') && !shown.contains(is_wide);
         let is_one = |ask: &Ask| is_plain && (is_code || is_one_value(&ask.value));
+        if let Some(content) = config::line(line).or_else(|| config::line(shown)).or_else(|| udev::line(shown)) {
+            return content;
+        }
         if let Some(ask) = settings::assignment(shown).filter(is_one) {
             return Content::Settings(vec![ask]);
         }
@@ -301,7 +312,10 @@ impl Reader {
         if is_code && shown.starts_with('#') {
             return Content::NotASetting(Skip::Comment);
         }
-        let command = self.script.line(shown).filter(|_| is_script || !is_sentence(shown));
+        let command = self
+            .script
+            .line(shown)
+            .filter(|content| is_script || !is_sentence(shown) || is_code && matches!(content, Content::Settings(_)));
         match (command, prose::content(shown)) {
             // The first word of a sentence may also be the name of a shell command.
             (Some(Content::NotASetting(_)), Some(content)) if !is_code => content,
@@ -382,6 +396,6 @@ fn is_capital(line: &str) -> bool {
 /// Whether a line is a sentence that only begins like a command: `Set …`, `Export the …`, `free memory …`.
 fn is_sentence(line: &str) -> bool {
     let words = line.split_whitespace().count();
-    let is_marked = line.contains(['=', '/', '|', '>', '-']);
+    let is_marked = line.contains(['=', '/', '|', '>', '-', '$']);
     line.contains('`') || !is_marked && (words > 3 || line.ends_with(['.', ':', ',']))
 }

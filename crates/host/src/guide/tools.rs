@@ -3,10 +3,10 @@
 use evenkeel_sys::CpuSet;
 
 use super::line::{Ask, Skip, Target};
-use super::{boot, commands, hazards, names};
+use super::{boot, commands, hazards, names, settings};
 
-/// Tools whose effect evenkeel cannot set. Each command of such a tool becomes a step for the user.
-const BY_HAND: [&str; 23] = [
+/// Tools whose effect evenkeel cannot set. It lists each of their commands as a step for the user.
+const BY_HAND: [&str; 21] = [
     "systemctl",
     "service",
     "update-rc.d",
@@ -17,10 +17,8 @@ const BY_HAND: [&str; 23] = [
     "chrt",
     "taskset",
     "numactl",
-    "renice",
     "nice",
     "ulimit",
-    "swapoff",
     "modprobe",
     "rmmod",
     "cset",
@@ -32,7 +30,7 @@ const BY_HAND: [&str; 23] = [
     "nft",
 ];
 /// The arguments that make a command of [`BY_HAND`] a tuning command.
-const TUNES: [&str; 22] = [
+const TUNES: [&str; 26] = [
     "irqbalance",
     "numad",
     "tuned",
@@ -49,17 +47,51 @@ const TUNES: [&str; 22] = [
     "--cpunodebind",
     "-n",
     "-l",
-    "swapoff",
     "-a",
     "profile",
     "--setra",
     "--cpu-list",
     "cmdline",
+    "set-property",
+    "initcwnd",
+    "initrwnd",
+    "rto_min",
+    "quickack",
 ];
 
-/// Whether the device in a tool's command may be a variable. evenkeel then uses every device of the machine.
-pub(super) fn takes_any_device(name: &str) -> bool {
-    name == "ethtool"
+/// Tools of which every command with an option tunes something.
+const ALWAYS: [&str; 14] = [
+    "cgset",
+    "elvtune",
+    "hdparm",
+    "hugeadm",
+    "ionice",
+    "kubelet",
+    "perftune.py",
+    "prlimit",
+    "renice",
+    "rpk",
+    "schedtool",
+    "setpci",
+    "swapoff",
+    "tuna",
+];
+/// Words with which a tool only prints.
+const PRINTS: [&str; 6] = ["show", "list", "ls", "get", "-s", "-V"];
+/// What `tuned-adm` changes.
+const SWITCHES: [&str; 3] = ["profile", "off", "auto_profile"];
+
+/// Whether a word that only a shell can expand leaves the meaning of a command: it is a device, which then is every device of the machine,
+/// the process at the end, or a part of a container that sets nothing.
+pub(super) fn may_have_variables(name: &str, is_expanded: &[bool]) -> bool {
+    match name {
+        "ethtool" | "docker" | "podman" | "nerdctl" => true,
+        "taskset" | "chrt" | "renice" | "ionice" | "prlimit" => match is_expanded {
+            [before @ .., _] => before.len() > 1 && !before.contains(&true),
+            [] => true,
+        },
+        _ => false,
+    }
 }
 
 /// The settings of a command, or why it has none. `None` for an unknown command.
@@ -71,6 +103,25 @@ pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Sk
         "ethtool" => ethtool(arguments),
         "cpupower" | "cpufreq-set" => frequency(name, arguments),
         "grubby" | "rpm-ostree" | "kernelstub" => boot::tool(name, arguments),
+        "docker" | "podman" | "nerdctl" => {
+            return Some(container(name, arguments)).filter(|asks| !asks.is_empty()).map(Ok);
+        }
+        "grub-editenv" | "grub2-editenv" => {
+            let options = arguments.iter().filter_map(|word| word.strip_prefix("kernelopts="));
+            options.flat_map(names::tuning_arguments).collect()
+        }
+        "tc" | "ip" if arguments.iter().any(|word| PRINTS.contains(word)) => Vec::new(),
+        "tuned-adm" if arguments.first().is_some_and(|verb| SWITCHES.contains(verb)) => {
+            vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
+        }
+        "nmcli" if arguments.iter().any(|word| word.starts_with("ethtool.")) => {
+            vec![Ask::new(Target::Tool(joined(name, arguments)), "")]
+        }
+        name if ALWAYS.contains(&name) => {
+            let tunes = name == "rpk" && arguments.contains(&"tune")
+                || name != "rpk" && arguments.iter().any(|word| word.starts_with(['-', '/']) || word.contains('='));
+            if tunes { vec![Ask::new(Target::Tool(joined(name, arguments)), "")] } else { Vec::new() }
+        }
         name if BY_HAND.contains(&name) => {
             let is_mark = |word: &str, mark: &str| {
                 let rest = if mark.starts_with('-') { word.strip_prefix(mark) } else { None };
@@ -93,11 +144,49 @@ pub(super) fn asks(name: &str, arguments: &[&str]) -> Option<Result<Vec<Ask>, Sk
 }
 
 fn joined(name: &str, arguments: &[&str]) -> String {
-    format!("{name} {}", arguments.join(" ")).chars().take(120).collect()
+    let whole: String = format!("{name} {}", arguments.join(" ")).chars().take(120).collect();
+    // The process, which only a shell knows.
+    whole.trim_end_matches(" $").to_owned()
+}
+
+/// Options of a container that change its speed, besides `--sysctl`.
+const OF_CONTAINER: [&str; 10] = [
+    "--cpu-period",
+    "--cpu-quota",
+    "--cpu-rt-runtime",
+    "--cpu-shares",
+    "--cpus",
+    "--cpuset-cpus",
+    "--cpuset-mems",
+    "--memory-swappiness",
+    "--shm-size",
+    "--ulimit",
+];
+
+/// `docker run --sysctl net.core.somaxconn=4096 --cpuset-cpus=1 IMAGE`.
+fn container(name: &str, arguments: &[&str]) -> Vec<Ask> {
+    let mut found = Vec::new();
+    if !arguments.iter().any(|word| ["run", "create"].contains(word)) {
+        return found;
+    }
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+            _ => (*word, None),
+        };
+        if option != "--sysctl" && !OF_CONTAINER.contains(&option) {
+            continue;
+        }
+        let value = value.or_else(|| words.next().copied()).unwrap_or_default();
+        let ask = Some(value).filter(|_| option == "--sysctl").and_then(settings::assignment);
+        found.push(ask.unwrap_or_else(|| Ask::new(Target::Tool(joined(name, &[option, value])), "")));
+    }
+    found
 }
 
 /// The long options of ethtool that set something, each with its short form.
-const LONG: [(&str, &str); 8] = [
+const LONG: [(&str, &str); 12] = [
     ("--coalesce", "-C"),
     ("--set-ring", "-G"),
     ("--set-channels", "-L"),
@@ -106,15 +195,25 @@ const LONG: [(&str, &str); 8] = [
     ("--features", "-K"),
     ("--pause", "-A"),
     ("--change", "-s"),
+    ("--set-rxfh-indir", "-X"),
+    ("--rxfh", "-X"),
+    ("--config-ntuple", "-N"),
+    ("-U", "-N"),
 ];
 /// The options that set something.
-const SETS: [&str; 8] = ["-C", "-G", "-L", "-N", "-K", "-A", "-X", "-s"];
+const SETS: [&str; 13] =
+    ["-C", "-G", "-L", "-N", "-K", "-A", "-X", "-Q", "-s", "--per-queue", "--set-eee", "--set-fec", "--set-priv-flags"];
+/// Names that stand for the reader's own network interface.
+const ANY_DEVICE: [&str; 12] =
+    ["DEV", "DEVICE", "DEVNAME", "IFACE", "INTERFACE", "NIC", "dev", "devname", "ethX", "ethx", "iface", "interface"];
 
 /// `ethtool -C eth0 rx-usecs 0`: pairs of a name and a value follow the device.
 /// If no knob expresses a pair exactly, the command is listed as written.
 fn ethtool(arguments: &[&str]) -> Vec<Ask> {
     let [option, rest @ ..] = arguments else { return Vec::new() };
     let Some((device, rest)) = rest.split_first() else { return Vec::new() };
+    let name = device.trim_matches(['[', ']', '{', '}']);
+    let device = if name != *device || ANY_DEVICE.contains(&name) { &"*" } else { device };
     let option = LONG.iter().find(|(long, _)| long == option).map_or(*option, |(_, short)| short);
     if !SETS.contains(&option) {
         return Vec::new();

@@ -10,6 +10,10 @@ const DEPTH_MAX: usize = 8;
 const INCLUDES_MAX: usize = 30;
 /// The maximum number of variables.
 const VARIABLES_MAX: usize = 1000;
+/// Why a text has no value here.
+const NEEDS_TUNED: &str = "it needs a variable or a function of TuneD";
+/// The longest condition in a reason, in characters.
+const CONDITION_CHARS_MAX: usize = 60;
 /// The longest value after expansion, in characters.
 const VALUE_CHARS_MAX: usize = 2000;
 
@@ -68,7 +72,7 @@ impl Reader<'_> {
                         profile: 0,
                         unit: unit.to_owned(),
                         option: self.expanded(name).unwrap_or_else(|| name.to_owned()),
-                        value: self.expanded(value),
+                        value: self.expanded(value).or_else(|| self.arguments(name, value)),
                     });
                     contents.push(Content::NotASetting(Skip::Structure));
                 }
@@ -121,7 +125,13 @@ impl Reader<'_> {
         }
     }
 
-    /// A text with its variables replaced. `None` if the text needs a function of TuneD, or a variable that has no value.
+    /// The kernel arguments of an option, each with its variables. Those that need a function of TuneD stay as they are.
+    fn arguments(&self, option: &str, value: &str) -> Option<String> {
+        let one = |word: &str| self.expanded(word).unwrap_or_else(|| word.to_owned());
+        option.starts_with("cmdline").then(|| value.split_whitespace().map(one).collect::<Vec<_>>().join(" "))
+    }
+
+    /// A text with its variables. `None` if it needs a function of TuneD, or a variable that has no value.
     fn expanded(&self, text: &str) -> Option<String> {
         let mut text = text.to_owned();
         for _ in 0..DEPTH_MAX {
@@ -153,6 +163,8 @@ struct Said {
 struct Unit {
     plugin: Option<String>,
     is_off: bool,
+    /// An option with which the unit is for some machines only.
+    condition: Option<String>,
     devices: Devices,
     /// The first line of the profile that replaces the unit. Settings of earlier profiles no longer apply.
     replaced: usize,
@@ -170,8 +182,11 @@ enum Devices {
     Unknown,
 }
 
-/// Options of a unit that concern the unit itself.
-const OF_UNIT: [&str; 7] = ["type", "enabled", "replace", "priority", "devices", "devices_udev_regex", "drop"];
+/// Options of a unit about itself.
+const OF_UNIT: [&str; 9] =
+    ["type", "enabled", "replace", "priority", "devices", "devices_udev_regex", "drop", CONDITIONS[0], CONDITIONS[1]];
+/// Options that limit a unit to machines whose processor or kernel fits.
+const CONDITIONS: [&str; 2] = ["cpuinfo_regex", "uname_regex"];
 /// Plugins whose settings belong to devices.
 const WITH_DEVICES: [&str; 3] = ["cpu", "disk", "net"];
 /// Plugins with settings of the kernel.
@@ -193,6 +208,10 @@ impl Units {
             match (said.option.as_str(), said.value.as_deref()) {
                 ("type", Some(plugin)) => unit.plugin = Some(plugin.to_owned()),
                 ("enabled", _) => unit.is_off = !said.is_true(),
+                (name, value) if CONDITIONS.contains(&name) => {
+                    let condition = format!("{name}={}", value.unwrap_or("…"));
+                    unit.condition = Some(condition.chars().take(CONDITION_CHARS_MAX).collect());
+                }
                 ("devices", Some(devices)) => unit.devices = Devices::parse(devices),
                 ("devices", None) | ("devices_udev_regex", _) => unit.devices = Devices::Unknown,
                 ("drop", Some(names)) => unit.dropped.extend(
@@ -216,7 +235,7 @@ impl Units {
         let plugin = unit.plugin.as_deref().unwrap_or(&said.unit);
         let Some(value) = &said.value else {
             return match PLUGINS.contains(&plugin) {
-                true => Content::not("it needs a variable or a function of TuneD"),
+                true => Content::not(NEEDS_TUNED),
                 false => Content::NotASetting(Skip::Elsewhere),
             };
         };
@@ -231,6 +250,12 @@ impl Units {
         };
         match asks(plugin, &said.option, plain, devices) {
             None => Content::NotASetting(Skip::Elsewhere),
+            Some(_) if unit.condition.is_some() => {
+                let condition = unit.condition.as_deref().unwrap_or_default();
+                Content::not(format!(
+                    "its section is for some machines only: {condition}, which evenkeel does not test"
+                ))
+            }
             Some(asks) if asks.is_empty() => Content::not("evenkeel does not understand its value"),
             Some(asks) => Content::settings(asks.into_iter().map(|ask| Ask { bound, ..at(ask, devices) }).collect()),
         }
@@ -325,7 +350,11 @@ fn asks(plugin: &str, option: &str, value: &str, devices: Option<&str>) -> Optio
             vec![boot::without(value.trim_start_matches('-'))]
         }
         ("bootloader", option) if option.starts_with("cmdline") => {
-            names::by_arguments(value.trim_start_matches('+').trim_matches(['"', '\'']))
+            let value = value.trim_start_matches('+').trim_matches(['"', '\'']);
+            let (unknown, known): (Vec<&str>, Vec<&str>) =
+                value.split_whitespace().partition(|word| word.contains("${"));
+            let unclear = |word: &&str| Ask::not_understood(format!("{NEEDS_TUNED}: {word}"));
+            names::by_arguments(&known.join(" ")).into_iter().chain(unknown.iter().map(unclear)).collect()
         }
         ("scheduler", name) if name.starts_with("sched_") || name == "numa_balancing" => {
             names::by_key(&format!("kernel.{name}"), value).into_iter().collect()

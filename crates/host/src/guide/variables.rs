@@ -34,7 +34,20 @@ impl Variables {
         words.iter().map(one).collect()
     }
 
-    /// The value of a variable. `None` if the variable has several values.
+    /// Forgets the variables that a loop's condition uses: each round may change them.
+    pub(super) fn forget(&mut self, words: &[Word]) {
+        for word in words {
+            // `((i < 4))` names its variable without a mark.
+            self.known.remove(&word.text);
+            for part in word.text.split('$').skip(1) {
+                let part = part.trim_start_matches(['{', '[', '(']);
+                let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+                self.known.remove(&part[..part.find(|letter| !is_name(letter)).unwrap_or(part.len())]);
+            }
+        }
+    }
+
+    /// The value of a variable, if it has only one.
     fn value(&self, name: &str) -> Option<&str> {
         match self.known.get(name).map(Vec::as_slice) {
             Some([value]) => Some(value),
@@ -42,7 +55,7 @@ impl Variables {
         }
     }
 
-    /// Replaces `$NAME` and `${NAME}` in a text, if the variable is known.
+    /// Replaces `$NAME`, `${NAME}` and `${NAME:-VALUE}` in a text, if the variable is known, or has a usual value there.
     pub(super) fn expand(&self, text: &str) -> String {
         let mut parts = text.split('$');
         let mut expanded = parts.next().unwrap_or_default().to_owned();
@@ -60,7 +73,13 @@ impl Variables {
                 None => part.split_at(part.find(|letter| !is_name(letter)).unwrap_or(part.len())),
             };
             let name = name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).unwrap_or(name);
-            match self.value(name) {
+            // `${NAME:-VALUE}`: what the script takes unless somebody gives it another value.
+            let usual = [":-", ":=", "-", "="].iter().find_map(|mark| name.split_once(mark));
+            let (name, usual) = match usual.filter(|(name, _)| !name.is_empty() && name.chars().all(is_name)) {
+                Some((name, usual)) => (name, (!self.known.contains_key(name)).then_some(usual)),
+                None => (name, None),
+            };
+            match self.value(name).or(usual) {
                 Some(value) => expanded.extend([value, rest]),
                 None => expanded.extend(["$", part]),
             }

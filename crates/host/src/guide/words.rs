@@ -37,6 +37,13 @@ pub(super) fn split(line: &str) -> Vec<Word> {
             }
             (None, letter) if letter.is_whitespace() => words.extend(word.take()),
             (None, '#') if word.is_none() => while letters.next_if(|next| *next != '\n').is_some() {},
+            (None, '<') if placeholder(letters.clone()).is_some() => {
+                let length = placeholder(letters.clone()).unwrap_or_default();
+                let word = word.get_or_insert_with(fresh);
+                word.is_expanded = true;
+                word.text.push(letter);
+                word.text.extend(letters.by_ref().take(length));
+            }
             (None, '>' | '|' | ';' | '&' | '<' | '(' | ')') => {
                 let is_redirection = matches!(letter, '>' | '<') || letter == '&' && letters.peek() == Some(&'>');
                 // `2>` redirects another stream, which carries no setting.
@@ -71,7 +78,21 @@ pub(super) fn split(line: &str) -> Vec<Word> {
     words
 }
 
-/// The quote that is open at the end of a line. `open` is the quote that is open at the beginning of the line.
+/// The longest name of a placeholder.
+const PLACEHOLDER_MAX: usize = 30;
+
+/// The length of `interface>`, after a `<`: a name that the reader replaces. The shell's `<file` has no `>` after the name.
+fn placeholder(letters: impl Iterator<Item = char>) -> Option<usize> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_- ".contains(letter);
+    let name: Vec<char> = letters.take(PLACEHOLDER_MAX).take_while(|letter| *letter != '\n').collect();
+    let end = name.iter().position(|letter| *letter == '>')?;
+    let is_one = name.first().is_some_and(char::is_ascii_alphabetic)
+        && name[..end].last().is_some_and(char::is_ascii_alphanumeric)
+        && name[..end].iter().all(|letter| is_name(*letter));
+    is_one.then_some(end + 1)
+}
+
+/// The quote that is open at the end of a line. `open` is the quote that is open at its beginning.
 pub(super) fn open_quote(line: &str, open: Option<char>) -> Option<char> {
     let (mut quote, mut is_word, mut letters) = (open, open.is_some(), line.chars());
     while let Some(letter) = letters.next() {

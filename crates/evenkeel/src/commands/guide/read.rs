@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use evenkeel_host::guide::{GUIDE_BYTES_MAX, Guide, GuideFormat, LibraryGuide};
+use evenkeel_host::guide::{GUIDE_BYTES_MAX, Guide, GuideError, GuideFormat, LibraryGuide};
 use evenkeel_hostfs::user_file::UserFileError;
 use evenkeel_hostfs::{Root, user_file};
 
@@ -24,7 +24,15 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
         true => ("standard input", Path::new(STANDARD_INPUT.1)),
         false => (name, Path::new(name)),
     };
-    let failed = |error| Failure::text(exit::WRONG_USE, format!("read the guide {name}"), error);
+    let failed = |error| {
+        let failure = Failure::text(exit::WRONG_USE, format!("read the guide {name}"), error);
+        match error {
+            GuideError::OtherProgram(_) => {
+                failure.hint("give the file that this program writes, or its settings as KEY=VALUE, one in a line")
+            }
+            _ => failure,
+        }
+    };
     if let Some(entry) = LibraryGuide::find(name).filter(|_| !path.exists()) {
         return entry.guide().map_err(failed);
     }
@@ -41,15 +49,24 @@ pub(super) fn guide(name: &str, format: Option<GuideFormat>, root: &Root) -> Res
     Guide::parse(name, &text, format, &|include| included(root, folder, include)).map_err(failed)
 }
 
-/// The text of a file. Old pages and configuration files may contain bytes that are not UTF-8, most often in comments.
-/// U+FFFD replaces such bytes. A file with zero bytes, such as UTF-16, is not text.
+/// The text of a file. Old pages and configuration files may contain bytes that are not UTF-8, most often in comments. They are replaced by
+/// U+FFFD. Windows saves text as UTF-16 with a mark at its beginning. Any other file with zero bytes is not text.
 fn text(path: &Path) -> Result<String, UserFileError> {
     let bytes = user_file::read(path, GUIDE_BYTES_MAX as u64)?;
-    let is_utf_16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
-    match is_utf_16 || bytes.contains(&0) {
-        true => Err(UserFileError::NoText),
-        false => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-    }
+    let text = match bytes.as_slice() {
+        [0xff, 0xfe, rest @ ..] => of_utf_16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => of_utf_16(rest, u16::from_be_bytes),
+        bytes => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    if text.contains('\0') { Err(UserFileError::NoText) } else { Ok(text) }
+}
+
+/// The text of bytes in UTF-16. What is not a letter is replaced by U+FFFD. Half a letter at the end becomes a zero byte.
+fn of_utf_16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let text = char::decode_utf16(pairs.iter().map(|pair| unit(*pair)));
+    let odd = (!rest.is_empty()).then_some('\0');
+    text.map(|letter| letter.unwrap_or(char::REPLACEMENT_CHARACTER)).chain(odd).collect()
 }
 
 /// The text of a profile, or of a file of variables, that another profile includes. A guide can come from anywhere.
@@ -89,6 +106,9 @@ mod tests {
         for (bytes, settings) in [
             (b"caf\xe9 comment\nvm.dirty_ratio=15\n".as_slice(), Some(1)),
             (b"\xef\xbb\xbfvm.dirty_ratio=15\nvm.swappiness=1\n", Some(2)),
+            (b"\xff\xfev\0m\0.\0d\0i\0r\0t\0y\0_\0r\0a\0t\0i\0o\0=\x005\0\n\0", Some(1)),
+            (b"\xfe\xff\0v\0m\0.\0d\0i\0r\0t\0y\0_\0r\0a\0t\0i\0o\0=\x005\0\n", Some(1)),
+            (b"\xff\xfe\0\0v\0", None),
             (b"\x7fELF\0\0vm.dirty_ratio=15\n", None),
         ] {
             std::fs::write(&path, bytes).unwrap();

@@ -28,7 +28,7 @@ pub(super) const ORDERS: [&str; 22] = [
 /// Verbs whose object is the setting, or something that the setting prevents.
 pub(super) const AVOID: [&str; 7] = ["avoid", "avoids", "avoiding", "skip", "skips", "ignore", "ignores"];
 /// Judgements.
-pub(super) const STATES: [&str; 38] = [
+pub(super) const STATES: [&str; 45] = [
     "dangerous",
     "risky",
     "hurt",
@@ -56,8 +56,15 @@ pub(super) const STATES: [&str; 38] = [
     "detrimental",
     "degrade",
     "degrades",
+    "broke",
     "crash",
+    "crashed",
     "crashes",
+    "freeze",
+    "freezes",
+    "froze",
+    "frozen",
+    "hung",
     "mistake",
     "myth",
     "nonsense",
@@ -314,8 +321,15 @@ pub(super) const STATES_IN_TWO: [[&str; 2]; 12] = [
     ["snake", "oil"],
     ["cargo", "cult"],
 ];
-/// Two words that introduce another value than the value to set.
-pub(super) const GENERAL_IN_TWO: [[&str; 2]; 5] =
-    [["instead", "of"], ["rather", "than"], ["no", "longer"], ["no", "effect"], ["used", "to"]];
-/// Negations of two words in other languages.
+/// Two words that introduce another value than the one to set.
+pub(super) const GENERAL_IN_TWO: [[&str; 2]; 7] = [
+    ["instead", "of"],
+    ["rather", "than"],
+    ["no", "longer"],
+    ["no", "effect"],
+    ["used", "to"],
+    ["people", "say"],
+    ["people", "claim"],
+];
+/// The same in other languages.
 pub(super) const FOREIGN_IN_TWO: [[&str; 2]; 3] = [["finger", "weg"], ["par", "défaut"], ["por", "defecto"]];

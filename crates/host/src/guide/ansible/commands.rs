@@ -2,15 +2,18 @@
 
 use super::super::line::{Content, Skip};
 use super::super::shell::Script;
-use super::super::text::CONTINUED_MAX;
-use super::super::{prose, settings};
+use super::super::shell_line::CONTINUED_MAX;
+use super::super::{mentions, settings};
 use super::lines::{Lines, NO_VALUE};
 use super::yaml::{Kind, Node};
 
 /// Keys of a container whose lists of words form its command. The order is the order in the command.
 const WORDS: [&str; 3] = ["entrypoint", "command", "args"];
 
-/// Commands of a shell: a text, or one text for each line.
+/// The maximum number of words before the name of the shell and with it.
+const SHELL_MAX: usize = 16;
+
+/// Commands of a shell: a text, or one for each line.
 pub(super) fn script(value: &Node, lines: &mut Lines) {
     let mut script = Script::numbered(value.line + 1);
     match &value.kind {
@@ -48,11 +51,24 @@ fn command_text(script: &mut Script, line: usize, text: &str, lines: &mut Lines)
             Content::NotASetting(Skip::Structure)
         }
         Some(_) => settings::line(text),
-        None if text.contains("{{") && prose::mentioned(text).is_some() => Content::not(NO_VALUE),
-        None => script.line(text).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
+        None if text.contains("{{") && mentions::first(text).is_some() => Content::not(NO_VALUE),
+        None => script.line(&as_variables(text)).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
     };
     lines.add(line, content);
     lines.done(line, Skip::Command);
+}
+
+/// The text with each `{{ … }}` as the variable of a shell, which has no value: only Ansible knows it.
+fn as_variables(text: &str) -> String {
+    let mut parts = text.split("{{");
+    let mut found = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once("}}") {
+            Some((_, rest)) => found.extend(["${template}", rest]),
+            None => found.extend(["{{", part]),
+        }
+    }
+    found
 }
 
 /// The command of a container, whose words may be in several lists.
@@ -91,7 +107,8 @@ fn words(words: &[&Node], lines: &mut Lines) {
 /// The index of the script in the words `sh -c SCRIPT`. A list of arguments may lack the shell if the image names the shell.
 fn script_at(words: &[String]) -> Option<usize> {
     let is_shell = |word: &String| ["sh", "bash", "ash", "dash"].contains(&word.rsplit('/').next().unwrap_or(word));
-    let shell = words.iter().take(3).position(is_shell);
+    // `nsenter -t 1 -m -- sh -c …` enters the host first.
+    let shell = words.iter().take(SHELL_MAX).position(is_shell);
     let from = shell.map_or(0, |at| at + 1);
     let is_option = |word: &String| word.starts_with(['-', '+']);
     let options = words.get(from..)?.iter().take_while(|word| is_option(word)).count();

@@ -1,7 +1,9 @@
 //! Collects the results for each line of a text in YAML. The nodes are not read in the order of the lines.
 
+use std::collections::BTreeMap;
+
 use super::super::line::{Ask, Content, Skip};
-use super::super::{names, prose, settings};
+use super::super::{mentions, names, prose, settings};
 use crate::sysctl;
 
 /// Why a setting has no known value.
@@ -32,10 +34,16 @@ impl Line {
         if let Some(skip) = self.skip {
             return Content::NotASetting(skip);
         }
+        let is_pattern = ["#", "regexp:", "regex:"].iter().any(|begin| raw.starts_with(begin));
+        let named = prose::assigned(raw).filter(|_| !self.is_done && !is_pattern);
         match raw.chars().next() {
+            Some(_) if named.is_some() => {
+                let ask = named.map(|ask| ask.to_string()).unwrap_or_default();
+                Content::not(format!("it has {ask}, and evenkeel does not know what reads this text"))
+            }
             None => Content::NotASetting(Skip::Blank),
             Some('#') => Content::NotASetting(Skip::Comment),
-            Some(_) if is_odd && prose::mentioned(raw).is_some() => Content::not("evenkeel can't read it as YAML"),
+            Some(_) if is_odd && mentions::first(raw).is_some() => Content::not("evenkeel can't read it as YAML"),
             Some(_) if raw.starts_with("---") || raw.ends_with(':') => Content::NotASetting(Skip::Structure),
             Some(_) => Content::NotASetting(Skip::Elsewhere),
         }
@@ -46,11 +54,13 @@ impl Line {
 pub(super) struct Lines {
     lines: Vec<Line>,
     looped: usize,
+    /// The variables of the text that have one value.
+    pub(super) constants: BTreeMap<String, String>,
 }
 
 impl Lines {
     pub(super) fn new(count: usize) -> Lines {
-        Lines { lines: (0..count).map(|_| Line::default()).collect(), looped: 0 }
+        Lines { lines: (0..count).map(|_| Line::default()).collect(), looped: 0, constants: BTreeMap::new() }
     }
 
     pub(super) fn all(self) -> impl Iterator<Item = Line> {
@@ -104,6 +114,8 @@ impl Lines {
 
     /// A setting by its key and its value in Ansible's form.
     pub(super) fn setting(&mut self, line: usize, key: &str, value: &str) {
+        let constant = value.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).map(str::trim);
+        let value = constant.and_then(|name| self.constants.get(name)).map_or(value, String::as_str);
         match ask(key, value) {
             Some(ask) => self.ask(line, ask),
             None => self.not(line, NO_VALUE),
@@ -118,7 +130,10 @@ fn ask(key: &str, value: &str) -> Option<Ask> {
         "no" | "false" | "off" | "n" | "f" => "0",
         _ => value,
     };
-    settings::plain_value(value).and_then(|value| names::by_key(key, value))
+    settings::plain_value(value).and_then(|value| match key.starts_with('/') {
+        true => names::by_file(key, value),
+        false => names::by_key(key, value),
+    })
 }
 
 /// Whether a text is the name of a sysctl.

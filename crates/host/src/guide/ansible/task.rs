@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::super::line::{Content, Skip};
 use super::super::shell::Script;
-use super::super::{boot, prose, settings, unit, words};
+use super::super::{boot, config, mentions, settings, udev, unit, words};
 use super::lines::{Lines, NO_VALUE, is_name};
+use super::profile;
 use super::yaml::{Kind, Node, Pair};
 
 /// Lists and maps of a text, by name.
@@ -26,6 +27,27 @@ impl<'a> Variables<'a> {
         }
         Variables(found)
     }
+}
+
+/// The variables of a text that have one plain value.
+pub(super) fn constants(nodes: &[Node]) -> BTreeMap<String, String> {
+    let mut found: BTreeMap<String, Option<String>> = BTreeMap::new();
+    let mut rest: Vec<&Node> = nodes.iter().collect();
+    while let Some(node) = rest.pop() {
+        rest.extend(node.items());
+        for pair in node.pairs() {
+            if let Kind::Text(text) = &pair.value.kind {
+                let value = Some(text.clone()).filter(|text| !text.contains("{{") && !text.is_empty());
+                let known = found.entry(pair.key.clone()).or_insert_with(|| value.clone());
+                // Another value elsewhere: only Ansible knows which one counts.
+                if *known != value {
+                    *known = None;
+                }
+            }
+            rest.push(&pair.value);
+        }
+    }
+    found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// An argument of a module.
@@ -50,10 +72,28 @@ fn arguments(value: &Node) -> Vec<Argument> {
                 let (name, value) = word.text.split_once('=')?;
                 Some(Argument { name: name.to_owned(), value: value.to_owned(), line: 0 })
             };
-            let text = value.text().unwrap_or_default();
+            let text = without_blanks(&value.text().unwrap_or_default());
             words::split(&text).into_iter().filter_map(one).map(|own| Argument { line: value.line, ..own }).collect()
         }
     }
+}
+
+/// The text without the blanks in `{{ … }}`, so that each template is part of one word.
+fn without_blanks(text: &str) -> String {
+    let mut parts = text.split("{{");
+    let mut found = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (inner, rest) = part.split_once("}}").unwrap_or((part, ""));
+        let is_closed = part.contains("}}");
+        found.push_str("{{");
+        match is_closed {
+            true => found.extend(inner.chars().filter(|letter| !letter.is_whitespace())),
+            false => found.push_str(inner),
+        }
+        found.push_str(if is_closed { "}}" } else { "" });
+        found.push_str(rest);
+    }
+    found
 }
 
 /// The items of a task's loop.
@@ -251,7 +291,7 @@ fn resolve(text: &str, item: &Item<'_>, variable: &str) -> Option<(String, Optio
         rest = after;
     }
     found.push_str(rest);
-    (!found.contains("{{")).then_some((found, line))
+    Some((found, line))
 }
 
 /// A task that writes a file, or lines of a file.
@@ -263,6 +303,8 @@ pub(super) fn file(value: &Node, lines: &mut Lines) {
     let is_absent = of(&["state"]).is_some_and(|state| state.value == "absent");
     for argument in &arguments {
         let content = match argument.name.as_str() {
+            // The loop's items are lines of their own.
+            "line" if without_blanks(&argument.value).starts_with("{{item") => Content::NotASetting(Skip::Structure),
             "line" if argument.value.contains('\\') => boot::replaced(path, old, &argument.value),
             "replace" => boot::replaced(path, old, &argument.value),
             "line" => written(path, &argument.value),
@@ -275,35 +317,48 @@ pub(super) fn file(value: &Node, lines: &mut Lines) {
     }
     let encoded = of(&["encoding"]).is_some_and(|encoding| !encoding.value.starts_with("text"));
     for pair in value.pairs().iter().filter(|pair| ["content", "block"].contains(&pair.key.as_str()) && !is_absent) {
-        let texts = match &pair.value.kind {
-            Kind::Lines(texts) => texts.clone(),
-            Kind::Text(text) => vec![(pair.value.line, text.clone())],
-            Kind::Map(_) | Kind::List(_) => Vec::new(),
-        };
-        let mut script = Script::numbered(pair.line + 1);
-        for (line, text) in texts.iter().filter(|(_, text)| !text.trim().is_empty()) {
+        text_of(path, pair, encoded, lines);
+    }
+}
+
+/// A file as the value of a key: `99-game.conf: |` of a ConfigMap.
+pub(super) fn data(pair: &Pair, lines: &mut Lines) {
+    let is_known = [".conf", ".sh", ".service", ".sysctl"].iter().any(|end| pair.key.ends_with(end));
+    let path = if pair.key.ends_with(".conf") || pair.key.ends_with(".sysctl") { "" } else { pair.key.as_str() };
+    if is_known && matches!(pair.value.kind, Kind::Lines(_)) && !profile::is_one(&pair.value) {
+        text_of(path, pair, false, lines);
+    }
+}
+
+/// Each line of a file's text.
+fn text_of(path: &str, pair: &Pair, encoded: bool, lines: &mut Lines) {
+    let texts = match &pair.value.kind {
+        Kind::Lines(texts) => texts.clone(),
+        Kind::Text(text) => vec![(pair.value.line, text.clone())],
+        Kind::Map(_) | Kind::List(_) => Vec::new(),
+    };
+    let mut script = Script::numbered(pair.line + 1);
+    for (line, text) in texts.iter().filter(|(_, text)| !text.trim().is_empty()) {
+        // `\n` of a text in quotes begins another line of the file.
+        for text in text.split("\\n").map(str::trim).filter(|text| !text.is_empty()) {
             let content = match path.ends_with(".sh") {
-                true => script.line(text.trim()).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
-                false if path.ends_with(".service") => unit::line(text.trim()),
+                true => script.line(text).unwrap_or(Content::NotASetting(Skip::Elsewhere)),
+                false if path.ends_with(".service") => unit::line(text),
                 false if encoded && (boot::is_file(path) || path.contains("sysctl")) => {
                     Content::not("its text is encoded")
                 }
-                false => text
-                    .split("\\n")
-                    .map(|text| written(path, text.trim()))
-                    .next()
-                    .unwrap_or(Content::NotASetting(Skip::Elsewhere)),
+                false => written(path, text),
             };
             lines.add(*line, content);
-            lines.done(*line, Skip::Elsewhere);
         }
+        lines.done(*line, Skip::Elsewhere);
     }
 }
 
 /// The content of a line that a task writes to a file: a sysctl, or kernel arguments.
 fn written(path: &str, text: &str) -> Content {
     let is_ours = boot::is_file(path) || path.contains("sysctl") || path.is_empty() || path.contains("{{");
-    if is_ours && text.contains("{{") && (prose::mentioned(text).is_some() || text.contains("CMDLINE")) {
+    if is_ours && text.contains("{{") && (mentions::first(text).is_some() || text.contains("CMDLINE")) {
         return Content::not(NO_VALUE);
     }
     match path {
@@ -311,6 +366,9 @@ fn written(path: &str, text: &str) -> Content {
         path if path.contains("sysctl") => settings::line(text),
         _ if is_ours => {
             settings::assignment(text).map_or(Content::NotASetting(Skip::Elsewhere), |ask| Content::Settings(vec![ask]))
+        }
+        _ if ["limits", "modprobe", "udev"].iter().any(|part| path.contains(part)) => {
+            config::line(text).or_else(|| udev::line(text)).unwrap_or(Content::NotASetting(Skip::Elsewhere))
         }
         _ => Content::NotASetting(Skip::Elsewhere),
     }

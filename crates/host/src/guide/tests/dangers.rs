@@ -82,7 +82,7 @@ fn numbers_that_are_too_small() {
             Try net.core.netdev_budget=64: risk: a larger budget delays ticks on the CPU for longer; a smaller one leaves packets in the device's ring
             Dangerous kernel.sched_rt_runtime_us=0: evenkeel writes 10000 or more there: with so little time, real-time threads hardly run, and at 0 kernels before 6.12 never run them; interrupt threads of drivers are among them
             Try kernel.sched_rt_runtime_us=-1: risk: without the limit, one endless loop in a real-time thread makes a CPU unreachable, and on a small machine the whole machine
-            Dangerous fs.epoll.max_user_watches=1: evenkeel never writes it: it limits every program of the machine: a value that is too small stops logins, and a larger one only helps at the limit
+            Dangerous fs.epoll.max_user_watches=1: evenkeel never writes it: it limits every program of the machine: a value that is too small stops logins
         "#]],
     );
 }
@@ -107,7 +107,7 @@ fn memory_that_the_rest_lacks() {
         expect![[r#"
             Dangerous /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages=40: 40 pages of 1.0 GiB are 40.0 GiB, and this machine has 23.5 GiB: you may reserve at most three quarters of that, 17 pages
             Dangerous /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages=12000: 12000 pages of 2 MiB are 23.4 GiB, and this machine has 23.5 GiB: you may reserve at most three quarters of that, 9039 pages
-            ByHand /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages=100: evenkeel has no knob for /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+            ByHand /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages=100: evenkeel has no knob for it
             Dangerous vm.nr_hugepages=20000: 20000 pages of 2 MiB are 39.1 GiB, and this machine has 23.5 GiB: you may reserve at most three quarters of that, 9039 pages
             NeedsReboot kernel argument hugepagesz=1G: a kernel argument takes effect after a reboot
             Dangerous kernel argument hugepages=64: it reserves 64.0 GiB, and this machine has 23.5 GiB: with less than a quarter left, it may not start
@@ -176,7 +176,7 @@ fn lists_of_cpus_with_words() {
             NotAdvised cmdline.isolcpus=1: 2 CPUs: the remaining CPUs would be too few for everything else
             NotAdvised kernel argument isolcpus=domain,managed_irq,1: 2 CPUs: the remaining CPUs would be too few for everything else
             NotHere kernel argument nohz_full=1-N: this kernel is built without CONFIG_NO_HZ_FULL
-            NeedsReboot kernel argument rcu_nocbs=all: a kernel argument takes effect after a reboot; risk: the threads that run the callbacks need CPU time, and they cost more than the callbacks that they replace
+            NeedsReboot kernel argument rcu_nocbs=all: risk: the threads that run the callbacks need CPU time, and they cost more than the callbacks that they replace
             Try process.cpu_affinity=1-3: this machine runs CPUs 0-1, so the kernel keeps CPU 1 of the list; risk: CPUs that the server does not use stay idle; a server with more threads than CPUs queues
             NotHere process.cpu_affinity=2-3: there is no CPU 2: this machine has 0-1
             Try process.cpu_affinity=1-3: this machine runs CPUs 0-1, so the kernel keeps CPU 1 of the list; risk: CPUs that the server does not use stay idle; a server with more threads than CPUs queues
@@ -203,7 +203,7 @@ fn commands_and_files_that_end_a_machine() {
         ],
         expect![[r#"
             Dangerous /proc/sysrq-trigger=c: the kernel does it at once: it crashes, restarts, switches off, or ends programs without asking
-            ByHand /proc/sysrq-trigger=s: evenkeel has no knob for /proc/sysrq-trigger
+            ByHand /proc/sysrq-trigger=s: evenkeel has no knob for it
             Dangerous /sys/devices/system/cpu/cpu0/online=0: CPU 0 serves interrupts and timers that other CPUs can't take on every machine, so the machine may stop
             ByHand /sys/devices/system/cpu/cpu1/online=0: evenkeel has no knob for it: it takes a CPU from every program and interrupt of the machine
             Dangerous wrmsr -a 0x1a4 0xf: it writes a register of the processor, and nobody checks the value: a wrong one crashes the machine
@@ -232,7 +232,7 @@ fn what_this_kernel_refuses() {
             "net.core.somaxconn = 70000000000",
         ],
         expect![[r#"
-            NotHere net.ipv4.tcp_congestion_control=htcp: the kernel does not offer it here: it offers reno, cubic; it may after `modprobe tcp_htcp`, if this machine has that module
+            ByHand net.ipv4.tcp_congestion_control=htcp: the kernel does not offer it here: it offers reno, cubic; when root writes it, the kernel loads tcp_htcp if the machine has it: `modprobe tcp_htcp` lets evenkeel try it
             Try net.ipv4.tcp_congestion_control=reno: evenkeel has no advice for this sysctl; the kernel checks the value
             NotHere clocksource=hpet: the kernel does not offer it here: it offers tsc, kvm-clock
             Try clocksource=kvm-clock: evenkeel can try it, and restores the present value
@@ -291,10 +291,10 @@ fn what_does_not_exist_is_not_left_to_the_user() {
             "net.ipv4.conf.*.rp_filter=1",
         ],
         expect![[r#"
-            NotHere kernel.exec-shield=1: this kernel has no such sysctl: the name is wrong, or its module is not loaded
-            NotHere net.ipv4.inet_peer_gc_mintime=10: this kernel has no such sysctl: the name is wrong, or its module is not loaded
-            NotHere net.ipv4.vs.conn_reuse_mode=0: this kernel has no such sysctl: the name is wrong, or its module is not loaded
-            NotHere kernel.acpi_video_flags=0: this kernel has no such sysctl: the name is wrong, or its module is not loaded
+            NotHere kernel.exec-shield=1: this kernel has no such sysctl: it was built without it, its module is not loaded, or the name is wrong
+            NotHere net.ipv4.inet_peer_gc_mintime=10: this kernel has no such sysctl: it was built without it, its module is not loaded, or the name is wrong
+            NotHere net.ipv4.vs.conn_reuse_mode=0: this kernel has no such sysctl: it was built without it, its module is not loaded, or the name is wrong
+            NotHere kernel.acpi_video_flags=0: this kernel has no such sysctl: it was built without it, its module is not loaded, or the name is wrong
             Outdated vm.hugepages_treat_as_movable=1: removed, since Linux 4.16
             Outdated kernel.sched_domain.cpu0.domain0.flags=1: moved to debugfs, as /sys/kernel/debug/sched/domains, since Linux 5.13
             Outdated net.ipv4.tcp_cookie_size=1: removed, since Linux 3.10

@@ -8,18 +8,22 @@ use expect_test::{Expect, expect};
 use super::read;
 use crate::Goal;
 use crate::facts::Facts;
-use crate::guide::{Readings, judge};
+use crate::guide::{Guide, Readings, judge};
 
 /// Each setting of a guide on a captured machine, with its state and the reason.
 #[track_caller]
 pub(super) fn check(host: &str, text: &str, expected: Expect) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts").join(host);
     let root = Root::captured(Capture::load(&path).unwrap());
-    let (facts, guides) = (Facts::probe(&root), [read(text, None)]);
-    let readings = Readings::take(&root, &facts, &guides);
+    expected.assert_eq(&said(&root, read(text, None)));
+}
+
+/// Each setting of a guide on a machine, with its state and the reason.
+pub(super) fn said(root: &Root, guide: Guide) -> String {
+    let (facts, guides) = (Facts::probe(root), [guide]);
+    let readings = Readings::take(root, &facts, &guides);
     let judged = judge(&facts, &readings, &Goal::Latency.into(), &guides[0]);
-    let said: String = judged.iter().map(|one| format!("{:?} {}: {}\n", one.state, one.asked, one.why)).collect();
-    expected.assert_eq(&said);
+    judged.iter().map(|one| format!("{:?} {}: {}\n", one.state, one.asked, one.why)).collect()
 }
 
 const OF_5_10: &str = "qemu-4cpu-5.10.txt";
@@ -115,11 +119,11 @@ fn a_reason_is_one_for_the_value() {
         OF_6_12,
         "GRUB_CMDLINE_LINUX=\"idle=poll tsc=reliable isolcpus=2 maxcpus=2\"\n",
         expect![[r#"
-        NotAdvised cmdline.idle=poll: idle=poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; each CPU would take time from its sibling; cpuidle.dma_latency_us does the same only while the server runs
-        NotAdvised cmdline.tsc=reliable: the counter is not constant and nonstop: without the check, nobody notices its errors
-        NeedsReboot cmdline.isolcpus=2: a kernel argument takes effect after a reboot; risk: a server with several threads uses one CPU unless it pins each thread; nothing else can use the CPUs until the next reboot
-        NotAdvised cmdline.maxcpus=2: maxcpus=2 would leave CPUs 0-1, which are both threads of half of the cores; one thread of each core is 0,2: `smt.control` disables the others
-    "#]],
+            NotAdvised cmdline.idle=poll: idle=poll: every idle CPU would spin, prevent turbo on other cores and look fully loaded; each CPU would take time from its sibling; cpuidle.dma_latency_us does the same only while the server runs
+            NotAdvised cmdline.tsc=reliable: the counter is not constant and nonstop: without the check, nobody notices its errors
+            NeedsReboot cmdline.isolcpus=2: risk: a server with several threads uses one CPU unless it pins each thread; nothing else can use the CPUs until the next reboot
+            NotAdvised cmdline.maxcpus=2: maxcpus=2 would leave CPUs 0-1, which are both threads of half of the cores; one thread of each core is 0,2: `smt.control` disables the others
+        "#]],
     );
     check(
         "qemu-notsc-6.1.txt",
@@ -219,7 +223,7 @@ fn danger_has_its_own_reason() {
         expect![[r#"
             Dangerous net.unix.max_dgram_qlen=512: evenkeel never writes it: services of this machine, such as its log, talk through these sockets: a value that is too small blocks them
             Dangerous net.ipv4.ip_local_port_range=1024 65535: evenkeel never writes it: it decides which ports programs get: with too few, new connections of every program fail
-            Dangerous net.ipv4.tcp_mtu_probing=1: evenkeel never writes it: it decides how large packets are: with a wrong size, connections stall, yours among them
+            ByHand net.ipv4.tcp_mtu_probing=1: it helps only on paths that drop large packets silently
             Dangerous net.ipv4.tcp_mem=1 2 3: evenkeel never writes it: it limits the memory of all TCP connections: at the limit they stall, yours among them
             Dangerous net.ipv4.conf.all.rp_filter=1: evenkeel never writes it: it decides which packets pass, so it can cut your connection
             ByHand fs.suid_dumpable=0: it protects the machine and does not make it faster: evenkeel leaves it to you

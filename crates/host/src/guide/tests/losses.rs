@@ -269,7 +269,7 @@ fn loops_groups_and_redirections() {
             17 ? the text that the group writes is not on this line
             18 (Structure)
             19 (Command)
-            20 ? the text that the group writes is not on this line
+            20 vm.dirty_ratio=1
             21 thp.defrag=madvise
             22 vm.compaction_proactiveness=1
             23 ? evenkeel can't tell what `printf` prints
@@ -460,7 +460,7 @@ fn arrays_units_and_images() {
             2 (Elsewhere)
             3 (Structure)
             4 process.cpu_affinity=2,3
-            5 (Elsewhere)
+            5 LimitNOFILE=65536
             6 net.core.busy_poll=50
             7 kernel.numa_balancing=0
             8 (Elsewhere)
