@@ -359,6 +359,15 @@ def report():
         play.expect(f"the report has {expected!r}", expected in page, page)
     captures = sorted(path.name for path in (WORK / "evenkeel-captures").iterdir())
     play.expect("the captures are files", captures == [f"{host}.txt" for host in HOSTS], captures)
+    # No host can be reached, or none is named: still a page, which says so.
+    for hosts, expected in (("ghost", "No host gave a capture, so there is nothing to audit."),
+                            ("nowhere", "No host of the inventory matches nowhere.")):
+        variables = dict(evenkeel_local_program=PROGRAM, evenkeel_hosts=hosts)
+        play = Play("evenkeel.host.report", variables=variables, good=(0,))
+        page = (WORK / "evenkeel-report.md").read_text()
+        play.expect(f"the report says that {hosts} gave no capture", page.startswith(expected), page)
+        play.expect("the reason is in the report", ("- ghost: " in page) == (hosts == "ghost"), page)
+        play.expect("no capture of an earlier run is left", list((WORK / "evenkeel-captures").iterdir()) == [])
 
 
 def main():

@@ -233,7 +233,7 @@ class FakeAgents(threading.Thread):
                 continue
             released = [one for one in state["spec"].get("released", []) if one["goal"] in generations]
             phase = "Refused" if name in self.refuses else "InForce"
-            goals = [{"goal": one["goal"], "generation": one["generation"], "phase": phase} for one in released]
+            goals = [{"goal": one["goal"], "uid": one["uid"], "generation": one["generation"], "phase": phase} for one in released]
             if state.get("status", {}).get("goals", []) != goals:
                 body = {"status": {"version": "lab", "summary": "", "goals": goals}}
                 self.lab.cluster.ask("PATCH", f"{STATES}/{name}/status", body, MERGE)

@@ -17,13 +17,16 @@ pub(crate) fn without_kubernetes(tried: &str) -> Failure {
 /// Connects to the cluster that the file names.
 /// Without a file, connects to the cluster of this pod or of `$KUBECONFIG`.
 #[cfg(feature = "kubernetes")]
-pub(crate) async fn connect(file: Option<&Path>) -> Result<evenkeel_fleet::kubernetes::Client, Failure> {
+pub(crate) async fn connect(
+    file: Option<&Path>,
+    requests: evenkeel_fleet::kubernetes::Requests,
+) -> Result<evenkeel_fleet::kubernetes::Client, Failure> {
     if let Some(file) = file {
         let tried = format!("read the cluster's file {}", file.display());
         evenkeel_hostfs::user_file::read_text(file, FILE_BYTES_MAX)
             .map_err(|error| Failure::user_file(tried, &error).or_hint(HINT))?;
     }
-    let client = evenkeel_fleet::kubernetes::connect(file).await;
+    let client = evenkeel_fleet::kubernetes::connect(file, requests).await;
     client.map_err(|error| {
         let why = evenkeel_fleet::kubernetes::why(&error);
         let looked = match file {

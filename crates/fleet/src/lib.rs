@@ -6,6 +6,7 @@ pub mod audit;
 pub mod capacity;
 mod cpu_load;
 pub mod credits;
+pub mod host_numbers;
 pub mod instances;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;

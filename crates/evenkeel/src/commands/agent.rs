@@ -84,7 +84,7 @@ mod with_kubernetes {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use evenkeel_fleet::kubernetes::agent;
+    use evenkeel_fleet::kubernetes::{Requests, agent};
 
     use super::host::ThisHost;
     use super::{Args, Out, Outcome, phases};
@@ -111,9 +111,13 @@ mod with_kubernetes {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the agent", &error))?;
         let ran = runtime.block_on(async {
-            let client = connect(args.kubeconfig.as_deref()).await?;
+            let file = args.kubeconfig.as_deref();
+            let clients = agent::Clients {
+                watches: connect(file, Requests::Watches).await?,
+                requests: connect(file, Requests::Single).await?,
+            };
             let mut log = Notes(out);
-            let ran = agent::run(client, host, options, stopped(&stop), &mut log).await;
+            let ran = agent::run(clients, host, options, stopped(&stop), &mut log).await;
             ran.map_err(|error| Failure::text(exit::NOT_POSSIBLE, "watch the cluster", error))
         });
         runtime.shutdown_timeout(Duration::from_secs(10));

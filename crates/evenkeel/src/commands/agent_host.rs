@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use evenkeel_change::{Owner, Status, WaitsFor};
 use evenkeel_fleet::kubernetes::{
     AdvisedGoal, Allow, Applied, Desired, DriftedKnob, GoalOwner, Host, HostError, Journal, OwnedTransaction,
-    PendingKnob, Verified,
+    PendingKnob, SetKnob, Verified,
 };
 use evenkeel_sys::process;
 use serde::Deserialize;
@@ -31,6 +32,8 @@ const COMMAND_MAX: Duration = Duration::from_secs(120);
 /// How long a command may take to restore its changes before the agent kills it.
 /// A hung kernel file must not stop the agent.
 const RESTORE_MAX: Duration = Duration::from_secs(120);
+/// How long a killed command may take to end, and how long its output may stay open.
+const DYING_MAX: Duration = Duration::from_secs(10);
 /// How often to check whether a command has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// The kernel's file with the id of the current boot, as a path below the root.
@@ -57,6 +60,28 @@ struct HistoryTransaction {
     id: u64,
     owner: Option<Owner>,
     status: Status,
+    steps: Vec<HistoryStep>,
+}
+
+#[derive(Deserialize)]
+struct HistoryStep {
+    knob: String,
+    place: String,
+    wanted: String,
+    outcome: HistoryOutcome,
+}
+
+/// Whether a step of a transaction in force is in force itself, or will be after a boot or a start.
+#[derive(PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum HistoryOutcome {
+    Applied,
+    OwnedBy,
+    AlreadySo,
+    PendingReboot,
+    PendingStart,
+    #[serde(other)]
+    NotSet,
 }
 
 #[derive(Deserialize)]
@@ -96,9 +121,32 @@ struct ApplyPlan {
 #[derive(Deserialize)]
 struct ApplyStep {
     knob: String,
+    place: String,
     wanted: String,
+    action: ApplyAction,
     #[serde(default)]
     already_so: bool,
+    /// Why the kernel will refuse it.
+    blocked: Option<String>,
+}
+
+/// Whether this program sets a step.
+#[derive(PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ApplyAction {
+    ByHand,
+    #[serde(other)]
+    Sets,
+}
+
+impl HistoryTransaction {
+    /// What the transaction set, if it is in force.
+    fn settings(&self) -> Vec<SetKnob> {
+        let set = self.steps.iter().filter(|step| step.outcome != HistoryOutcome::NotSet);
+        let set = set.filter(|_| self.status == Status::InForce);
+        set.map(|step| SetKnob { knob: step.knob.clone(), place: step.place.clone(), value: step.wanted.clone() })
+            .collect()
+    }
 }
 
 impl ThisHost {
@@ -164,20 +212,19 @@ impl ThisHost {
     }
 }
 
-/// Waits for a command and reads its answer, with limits on size and time.
-fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
-    let stdout = child.stdout.take().ok_or("its output cannot be read")?;
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // If reading fails, the agent uses the bytes that it has read so far.
-        let _ = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
-        bytes
-    });
-    let until = Instant::now() + COMMAND_MAX;
-    let mut is_asked = false;
+/// Waits for a command and reads its answer, within bounds of size and time.
+fn finish(child: Child) -> Result<(Vec<u8>, u8), String> {
+    finish_within(child, COMMAND_MAX, RESTORE_MAX)
+}
+
+fn finish_within(mut child: Child, command_max: Duration, restore_max: Duration) -> Result<(Vec<u8>, u8), String> {
+    let answer = read_in_background(child.stdout.take());
+    let (until, mut is_asked) = (Instant::now() + command_max, false);
+    let killed = until + restore_max;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
-            let bytes = reader.join().map_err(|_| "its output cannot be read")?;
+            // A process that the command has started may hold its output open.
+            let bytes = answer.recv_timeout(DYING_MAX).map_err(|_| "its output stays open after its end")?;
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             return Ok((bytes, code.ok_or_else(|| format!("it ended by {status}"))?));
         }
@@ -186,12 +233,34 @@ fn finish(mut child: Child) -> Result<(Vec<u8>, u8), String> {
             process::ask_to_end(child.id());
             is_asked = true;
         }
-        if Instant::now() > until + RESTORE_MAX {
-            // The command's journal survives a kill, and the next command restores the remaining changes.
+        if Instant::now() > killed {
+            // Its journal survives a kill, and the next command puts back what is left.
             child.kill().map_err(|error| error.to_string())?;
+        }
+        if Instant::now() > killed + DYING_MAX {
+            // A process that waits for a hung file of the kernel does not even die. The agent must go on.
+            return Err(format!(
+                "process {} did not end after {} s and a kill",
+                child.id(),
+                (command_max + restore_max).as_secs()
+            ));
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+/// Sends what can be read until the end. If reading fails, that is what was read until then.
+fn read_in_background(stdout: Option<ChildStdout>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(stdout) = stdout {
+            let _ = stdout.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes);
+        }
+        // The command took too long, and nobody waits any more.
+        let _ = sender.send(bytes);
+    });
+    receiver
 }
 
 fn error_of(code: u8, message: &str) -> HostError {
@@ -231,7 +300,8 @@ impl Host for ThisHost {
         let (history, _) = self.run::<HistoryAnswer>(&["history"], true)?;
         let owned = |transaction: HistoryTransaction| {
             let owner = GoalOwner::from_owner(transaction.owner.as_ref()?)?;
-            Some(OwnedTransaction { id: transaction.id, owner, status: transaction.status })
+            let settings = transaction.settings();
+            Some(OwnedTransaction { id: transaction.id, owner, status: transaction.status, settings })
         };
         let transactions = history.transactions.into_iter().filter_map(owned).collect();
         let (verify, _) = self.run::<VerifyAnswer>(&["verify"], true)?;
@@ -280,6 +350,15 @@ impl Host for ThisHost {
         Ok(text.chars().take(MESSAGE_CHARS_MAX).collect())
     }
 
+    fn advice(&self, goal: &Desired) -> Result<Vec<SetKnob>, HostError> {
+        let mut words = vec!["apply", "--plan-only"];
+        ThisHost::settings(goal, &mut words);
+        let (answer, _) = self.run::<ApplyAnswer>(&words, true)?;
+        let set = answer.plan.steps.into_iter();
+        let set = set.filter(|step| step.action != ApplyAction::ByHand && step.blocked.is_none());
+        Ok(set.map(|step| SetKnob { knob: step.knob, place: step.place, value: step.wanted }).collect())
+    }
+
     fn boot(&self) -> Result<String, HostError> {
         let root = self.root.as_deref().unwrap_or(Path::new("/"));
         let unreachable = |why: &dyn std::fmt::Display| HostError::Unreachable { why: format!("{BOOT_ID}: {why}") };
@@ -302,7 +381,8 @@ impl Host for ThisHost {
             }
             None => Command::new(program),
         };
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Its output is of no use, and a process that it leaves behind could hold it open.
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| unreachable(format!("{}: {error}", program.display())))?;
         match finish(child) {
             Ok((_, 0)) => Ok(()),
@@ -333,6 +413,40 @@ mod tests {
         for code in [2, 3, 5] {
             assert!(matches!(error(code), HostError::Refused { .. }), "{code}");
         }
+    }
+
+    fn run(script: &str, command_max: Duration) -> Result<(Vec<u8>, u8), String> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        finish_within(command.spawn().unwrap(), command_max, Duration::ZERO)
+    }
+
+    #[test]
+    fn a_command_that_ignores_its_signal_is_killed_and_the_agent_goes_on() {
+        let long = Duration::from_secs(60);
+        assert_eq!(run("echo answer; exit 7", long), Ok((b"answer\n".to_vec(), 7)));
+        let killed = run("trap '' TERM; echo half; while :; do sleep 0.01; done", Duration::ZERO);
+        assert!(killed.unwrap_err().starts_with("it ended by signal: "));
+    }
+
+    #[test]
+    fn a_transaction_in_force_has_the_settings_that_were_set() {
+        let text = r#"{"id": 3, "owner": null, "status": "in-force", "steps": [
+            {"knob": "a", "place": "p", "wanted": "1", "outcome": "applied", "before": "0"},
+            {"knob": "b", "place": "p", "wanted": "2", "outcome": "already-so"},
+            {"knob": "c", "place": "p", "wanted": "3", "outcome": "pending-reboot", "todo": "x"},
+            {"knob": "d", "place": "p", "wanted": "4", "outcome": "not-applicable", "instead": "x"},
+            {"knob": "e", "place": "p", "wanted": "5", "outcome": "refused", "errno": "EINVAL"}]}"#;
+        let knobs = |text: &str| {
+            let transaction: HistoryTransaction = serde_json::from_str(text).unwrap();
+            transaction
+                .settings()
+                .into_iter()
+                .map(|set| format!("{}@{}={}", set.knob, set.place, set.value))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(knobs(text), ["a@p=1", "b@p=2", "c@p=3"]);
+        assert_eq!(knobs(&text.replace("in-force", "reverted")), [""; 0]);
     }
 
     #[test]

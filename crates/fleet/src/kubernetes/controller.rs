@@ -1,35 +1,32 @@
-//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals.
-//! All of its state is in the API server. So it may die at any time, and another controller can continue.
+//! Carries out rollouts: reads the cluster, asks [`next`], and writes releases and the status of goals. All of its state is in the API
+//! server. So it may die at any time, and another controller can continue.
+//!
+//! A status is written only over the version of the goal from which it was decided. So a controller that was suspended, or whose answers come
+//! late, never overwrites the status of another controller, or what a user asked for since.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::convert::identity;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
+use super::bounds::{MESSAGE_BYTES_MAX, short};
 use super::goal::{Counts, HostGoal, HostGoalStatus, RolloutPhase, RolloutStatus};
-use super::guard::{GuardLook, GuardState};
+use super::list::list;
+use super::looks::{Guards, Looks, Metrics};
 use super::names::{TRIAL, UNDO};
 use super::releases::Releases;
 use super::rollout::{ClusterView, Next, NodeInfo, next, with_release};
+use super::served::Definitions;
 use super::state::{HostState, Release};
 
 const FIELD_MANAGER: &str = "evenkeel-rollout";
-/// How often guards are queried. Prometheus has new numbers only after each scrape.
-const GUARDS_EVERY: Duration = Duration::from_secs(15);
-
-/// The source of the guards' numbers.
-pub trait Metrics {
-    /// The result of a query: one number for each node, by the label `node`, or else `instance`.
-    ///
-    /// # Errors
-    /// Why the query has no answer, for people.
-    fn query(&self, query: &str) -> Result<BTreeMap<String, f64>, String>;
-}
+/// How often a step of a goal is decided while other programs write to the same goal.
+const TRIES_MAX: usize = 5;
 
 /// The progress of one goal.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,11 +47,12 @@ pub struct Progress {
 
 /// Carries out the rollouts of a cluster.
 pub struct Controller<M> {
+    client: Client,
+    definitions: Definitions,
     goals: Api<HostGoal>,
     releases: Releases,
     nodes: Api<Node>,
-    metrics: Option<M>,
-    looked: BTreeMap<String, Instant>,
+    looks: Looks<M>,
 }
 
 /// One reading of the cluster.
@@ -64,22 +62,22 @@ struct Cluster {
     states: BTreeMap<String, HostState>,
 }
 
-/// The guards of one goal.
-#[derive(Default)]
-struct Guards {
-    /// The state of each guard, by the guard's name.
-    states: BTreeMap<String, GuardState>,
-    /// The results of the guards that were due.
-    looks: Vec<(String, GuardLook)>,
-    /// The guards whose query failed, and why.
-    without_numbers: Vec<String>,
-}
-
 impl<M: Metrics> Controller<M> {
     /// A controller that asks `metrics` for the numbers of guards.
     pub fn new(client: Client, metrics: Option<M>) -> Controller<M> {
-        let (goals, releases) = (Api::all(client.clone()), Releases::new(client.clone()));
-        Controller { goals, releases, nodes: Api::all(client), metrics, looked: BTreeMap::new() }
+        Controller {
+            goals: Api::all(client.clone()),
+            releases: Releases::new(client.clone()),
+            nodes: Api::all(client.clone()),
+            client,
+            definitions: Definitions::default(),
+            looks: Looks::new(metrics),
+        }
+    }
+
+    /// Compares the cluster's definitions with those of this program, if that is due. Returns a line if there is something new to say.
+    pub async fn look_at_definitions(&mut self) -> Option<String> {
+        self.definitions.look(&self.client).await
     }
 
     /// Takes the next step of each goal for which `is_wanted` is true, and returns the progress of each.
@@ -87,12 +85,15 @@ impl<M: Metrics> Controller<M> {
     /// # Errors
     /// An error of the API server. Everything written until then stays, and the next step continues from there.
     pub async fn step(&mut self, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Progress>, kube::Error> {
-        let cluster = self.read().await?;
+        let mut cluster = self.read().await?;
+        self.looks.begin(&cluster.goals.iter().filter_map(ResourceExt::uid).collect());
+        let names: Vec<String> =
+            cluster.goals.iter().map(ResourceExt::name_any).filter(|name| is_wanted(name)).collect();
         let (mut progress, mut failed) = (Vec::new(), None);
-        for goal in cluster.goals.iter().filter(|goal| is_wanted(&goal.name_any())) {
+        for name in names {
             // A goal that the API server refuses to write must not stop the others.
-            match self.step_of(goal, &cluster).await {
-                Ok(done) => progress.push(done),
+            match self.step_of(&name, &mut cluster).await {
+                Ok(done) => progress.extend(done),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -101,26 +102,52 @@ impl<M: Metrics> Controller<M> {
     }
 
     async fn read(&self) -> Result<Cluster, kube::Error> {
-        let listing = ListParams::default();
-        let goals = self.goals.list(&listing).await?.items;
-        let nodes = self.nodes.list(&listing).await?.items.iter().map(NodeInfo::from_node).collect();
+        let goals = list(&self.goals, identity).await?;
+        let nodes = list(&self.nodes, |node| NodeInfo::from_node(&node)).await?;
         let states = self.releases.list().await?.into_iter().map(|state| (state.name_any(), state)).collect();
         Ok(Cluster { goals, nodes, states })
     }
 
-    async fn step_of(&mut self, goal: &HostGoal, cluster: &Cluster) -> Result<Progress, kube::Error> {
+    /// Takes the next step of a goal. `None` if the goal is deleted. If the goal has changed since the cluster was read, reads the cluster again
+    /// and decides anew: a user may have resumed the rollout, or another controller may have gone on with it.
+    async fn step_of(&mut self, name: &str, cluster: &mut Cluster) -> Result<Option<Progress>, kube::Error> {
+        for _ in 1..TRIES_MAX {
+            let Some(goal) = cluster.goals.iter().find(|goal| goal.name_any() == name) else { return Ok(None) };
+            match self.decide_and_write(goal, cluster).await {
+                Err(kube::Error::Api(error)) if error.is_conflict() => {
+                    self.looks.forget(&goal.uid().unwrap_or_default());
+                    *cluster = self.read().await?;
+                }
+                taken => return taken,
+            }
+        }
+        match cluster.goals.iter().find(|goal| goal.name_any() == name) {
+            Some(goal) => self.decide_and_write(goal, cluster).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn decide_and_write(&mut self, goal: &HostGoal, cluster: &Cluster) -> Result<Option<Progress>, kube::Error> {
         let now = Timestamp::now().as_second();
         let view = ClusterView { goal, nodes: &cluster.nodes, states: &cluster.states, now };
-        let Guards { states, looks, without_numbers } = self.guards(&view);
+        let Guards { states, looks, without_numbers } = self.looks.look(&view);
         let Next { release, withdraw, mut rollout, counts } = next(&view, &looks);
         if let Some(rollout) = &mut rollout {
             // When all nodes have the goal, no node is left to compare with.
             let is_complete = rollout.phase == RolloutPhase::Complete;
             rollout.guards = if is_complete { BTreeMap::new() } else { states };
+            if let Some(why) = without_numbers.first().filter(|_| rollout.phase == RolloutPhase::Progressing) {
+                rollout.message += &format!("; {why}");
+            }
+            // It may quote what a node or Prometheus reports.
+            rollout.message = short(&rollout.message, MESSAGE_BYTES_MAX);
         }
-        self.write_status(goal, counts, rollout.as_ref()).await?;
-        // Write the status first.
-        // If this process dies in between, the status already counts the wave, and the next controller releases it again.
+        // Write the status first, also if it is the same: releases must follow from the goal as it is now. If this process dies in between, the
+        // wave is already counted, and it is released again.
+        let has_releases = !release.is_empty() || !withdraw.is_empty();
+        if !self.write_status(goal, counts, rollout.as_ref(), has_releases).await? {
+            return Ok(None);
+        }
         let name = goal.name_any();
         for node in &release {
             self.release(node, cluster, &name, Some(view.release())).await?;
@@ -129,53 +156,8 @@ impl<M: Metrics> Controller<M> {
             self.release(node, cluster, &name, None).await?;
         }
         let trial = goal.annotations().get(TRIAL).cloned();
-        Ok(Progress { goal: name, nodes: counts, rollout, still_released: withdraw.len(), without_numbers, trial })
-    }
-
-    /// Queries the guards that are due. Returns their states and results, and the guards whose query failed.
-    fn guards(&mut self, view: &ClusterView<'_>) -> Guards {
-        let mut guards = Guards::default();
-        let Some(rollout) = &view.goal.spec.rollout else { return guards };
-        let before = view.so_far();
-        // If nodes join after the rollout is complete, there are no numbers from before, and no node to compare with.
-        let is_over = before
-            .is_some_and(|before| before.phase != RolloutPhase::Progressing || before.complete_since.is_some())
-            || [UNDO, TRIAL].iter().any(|name| view.goal.annotations().contains_key(*name));
-        let selected: BTreeSet<&str> = view.selected().into_iter().map(|node| node.name.as_str()).collect();
-        let is_begun = selected.iter().any(|node| view.is_released(node));
-        for guard in &rollout.guards {
-            let mut state = before.and_then(|before| before.guards.get(&guard.name)).cloned().unwrap_or_default();
-            let key = format!("{}/{}", view.goal.name_any(), guard.name);
-            let is_due = self.looked.get(&key).is_none_or(|at| at.elapsed() >= GUARDS_EVERY);
-            if is_due && !is_over {
-                self.looked.insert(key, Instant::now());
-                let numbers = match &self.metrics {
-                    Some(metrics) => metrics.query(&guard.query),
-                    None => Err("name Prometheus with --prometheus".to_owned()),
-                };
-                // Other nodes may run other servers, so they are no comparison.
-                let of_ours = |mut numbers: BTreeMap<String, f64>| {
-                    numbers.retain(|node, _| selected.contains(node.as_str()));
-                    numbers
-                };
-                match numbers.map(of_ours) {
-                    Ok(numbers) if !is_begun => state.note_before(&numbers),
-                    Ok(numbers) => {
-                        let look = state.look(&numbers, |node| view.is_released(node), guard.worse);
-                        if look == GuardLook::NoNumbers {
-                            guards.without_numbers.push(format!("guard {}: no number of a released node", guard.name));
-                        }
-                        guards.looks.push((guard.name.clone(), look));
-                    }
-                    Err(why) => guards.without_numbers.push(format!("guard {}: {why}", guard.name)),
-                }
-            }
-            if !is_begun && !is_over && state.before.is_empty() {
-                guards.looks.push((guard.name.clone(), GuardLook::NoNumbers));
-            }
-            guards.states.insert(guard.name.clone(), state);
-        }
-        guards
+        let still_released = withdraw.len();
+        Ok(Some(Progress { goal: name, nodes: counts, rollout, still_released, without_numbers, trial }))
     }
 
     async fn release(
@@ -206,30 +188,31 @@ impl<M: Metrics> Controller<M> {
         Ok(())
     }
 
+    /// Writes the status over this version of the goal. Returns false if the goal was deleted since it was read. A status that is the same is
+    /// written only if `always`.
     async fn write_status(
         &self,
         goal: &HostGoal,
         nodes: Counts,
         rollout: Option<&RolloutStatus>,
-    ) -> Result<(), kube::Error> {
+        always: bool,
+    ) -> Result<bool, kube::Error> {
         let before = goal.status.clone().unwrap_or_default();
         let generation = goal.metadata.generation.unwrap_or_default();
         let conditions = conditions(&before.conditions, nodes, rollout, generation);
         let status = HostGoalStatus { observed_generation: generation, nodes, conditions, rollout: rollout.cloned() };
-        if goal.status.as_ref() == Some(&status) {
-            return Ok(());
+        if !always && goal.status.as_ref() == Some(&status) {
+            return Ok(true);
         }
+        // `force` takes fields that a user's `--continue` wrote. The version makes it a conflict if the goal has changed since.
         let patch = json!({
             "apiVersion": HostGoal::api_version(&()),
             "kind": HostGoal::kind(&()),
+            "metadata": { "resourceVersion": goal.resource_version() },
             "status": status,
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        match self.goals.patch_status(&goal.name_any(), &params, &Patch::Apply(&patch)).await {
-            // The goal was deleted since it was read.
-            Err(kube::Error::Api(error)) if error.is_not_found() => Ok(()),
-            patched => patched.map(|_| ()),
-        }
+        found(self.goals.patch_status(&goal.name_any(), &params, &Patch::Apply(&patch)).await)
     }
 
     /// Requests the undo of a goal's rollout, or withdraws the request. Returns whether the goal exists.
@@ -246,9 +229,17 @@ impl<M: Metrics> Controller<M> {
     /// # Errors
     /// An error of the API server.
     pub async fn resume(&self, goal: &str) -> Result<bool, kube::Error> {
-        let Some(known) = self.goals.get_opt(goal).await? else { return Ok(false) };
-        let Some(patch) = resumed(&known) else { return Ok(true) };
-        found(self.goals.patch_status(goal, &PatchParams::default(), &Patch::Merge(&patch)).await)
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let Some(known) = self.goals.get_opt(goal).await? else { return Ok(false) };
+            let Some(patch) = resumed(&known) else { return Ok(true) };
+            match found(self.goals.patch_status(goal, &PatchParams::default(), &Patch::Merge(&patch)).await) {
+                // A controller wrote the status since it was read.
+                Err(kube::Error::Api(error)) if error.is_conflict() && tries < TRIES_MAX => {}
+                done => return done,
+            }
+        }
     }
 }
 
@@ -263,7 +254,8 @@ fn resumed(goal: &HostGoal) -> Option<Value> {
     let rollout = goal.status.as_ref()?.rollout.as_ref().filter(|rollout| rollout.phase == RolloutPhase::Halted)?;
     let guards: BTreeMap<&String, Value> = rollout.guards.keys().map(|name| (name, json!({ "pairs": null }))).collect();
     let rollout = json!({ "phase": RolloutPhase::Progressing, "message": null, "guards": guards });
-    Some(json!({ "status": { "rollout": rollout } }))
+    // Without the version, it could overwrite that the rollout was undone in the meantime.
+    Some(json!({ "metadata": { "resourceVersion": goal.resource_version() }, "status": { "rollout": rollout } }))
 }
 
 fn found(patched: Result<HostGoal, kube::Error>) -> Result<bool, kube::Error> {

@@ -4,12 +4,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use evenkeel_host::Setting;
+use evenkeel_host::{Clash, Setting};
 use kube::ResourceExt;
 
 use super::desired::{Desired, Permission};
 use super::goal::{Allow, HostGoal, OnDrift};
-use super::journal::{GoalOwner, Journal, OwnedTransaction};
+use super::journal::{GoalOwner, Journal, OwnedTransaction, SetKnob};
 use super::selector::matches;
 use super::state::Release;
 
@@ -50,22 +50,36 @@ pub enum Step {
     Audit(Desired),
 }
 
+/// What the advice of goals sets on a host, by the uid of the goal.
+pub type AdviceOfGoals = BTreeMap<String, Vec<SetKnob>>;
+
 impl NodeView<'_> {
-    /// The goals for this node, the oldest first. If two contradict each other, the older one applies.
-    pub fn desired(&self) -> Vec<Desired> {
+    /// The goals for this node, the oldest first. If two contradict each other, the older one applies. What a goal sets by advice depends on the
+    /// host, so the goal contradicts another only as far as `advice` has its settings.
+    pub fn desired(&self, advice: &AdviceOfGoals) -> Vec<Desired> {
+        let mut claims = Claims::new();
+        // The youngest are left out, so that a new goal never takes an older one away.
+        let goals = self.selecting().into_iter().take(GOALS_MAX);
+        goals.map(|goal| self.desired_of(goal, advice, &mut claims)).collect()
+    }
+
+    /// How many goals for this node are left out, because there are too many.
+    pub(super) fn left_out(&self) -> usize {
+        self.selecting().len().saturating_sub(GOALS_MAX)
+    }
+
+    /// The goals that select this node, the oldest first.
+    fn selecting(&self) -> Vec<&HostGoal> {
         let is_for_us = |goal: &&HostGoal| {
             let selector = goal.spec.node_selector.as_ref();
             goal.metadata.deletion_timestamp.is_none() && selector.is_none_or(|selector| matches(selector, self.labels))
         };
         let mut goals: Vec<&HostGoal> = self.goals.iter().filter(is_for_us).collect();
         goals.sort_by(|a, b| by_age(a, b));
-        // The youngest goals are left out, so that a new goal never displaces an older goal.
-        goals.truncate(GOALS_MAX);
-        let mut claims = Claims::new();
-        goals.into_iter().map(|goal| self.desired_of(goal, &mut claims)).collect()
+        goals
     }
 
-    fn desired_of(&self, goal: &HostGoal, claims: &mut Claims) -> Desired {
+    fn desired_of(&self, goal: &HostGoal, advice: &AdviceOfGoals, claims: &mut Claims) -> Desired {
         let owner = GoalOwner {
             name: goal.name_any(),
             uid: goal.uid().unwrap_or_default(),
@@ -77,7 +91,8 @@ impl NodeView<'_> {
             .find(|release| release.is_of(&owner.name, &owner.uid))
             .map(|release| release.generation);
         let waits = goal.spec.rollout.is_some() && released != Some(owner.generation);
-        let permission = match (refusal(goal, &owner.name, claims), waits) {
+        let advice = advice.get(&owner.uid).filter(|_| goal.spec.advised.is_some()).cloned().unwrap_or_default();
+        let permission = match (refusal(goal, &owner.name, &advice, claims), waits) {
             (Some(why), _) => Permission::Refused { why },
             (None, true) => Permission::Waiting { released },
             (None, false) => Permission::Free,
@@ -86,6 +101,7 @@ impl NodeView<'_> {
             owner,
             settings: goal.spec.settings.clone(),
             advised: goal.spec.advised,
+            advice,
             allow: goal.spec.allow,
             on_drift: goal.spec.on_drift,
             reboot: goal.spec.reboot,
@@ -98,9 +114,10 @@ impl NodeView<'_> {
 type Claims = BTreeMap<&'static str, Vec<Claim>>;
 
 struct Claim {
-    place: Option<String>,
-    value: String,
+    setting: Setting,
     goal: String,
+    /// Whether the goal sets it because the audit advises it.
+    is_advice: bool,
 }
 
 fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
@@ -108,10 +125,10 @@ fn by_age(a: &HostGoal, b: &HostGoal) -> Ordering {
     key(a).cmp(&key(b))
 }
 
-/// Why a goal cannot be applied at all, or not together with the older ones.
-/// A goal that only audits claims no setting, so it never contradicts another goal.
-fn refusal(goal: &HostGoal, name: &str, claims: &mut Claims) -> Option<String> {
-    let mut own = Vec::new();
+/// Why a goal cannot be applied at all, or not together with the older ones. A goal that only audits claims no setting, so it never
+/// contradicts another goal.
+fn refusal(goal: &HostGoal, name: &str, advice: &[SetKnob], claims: &mut Claims) -> Option<String> {
+    let mut own: Vec<Setting> = advice.iter().filter_map(SetKnob::setting).collect();
     for text in &goal.spec.settings {
         match Setting::parse(text) {
             Ok(setting) => own.push(setting),
@@ -121,30 +138,47 @@ fn refusal(goal: &HostGoal, name: &str, claims: &mut Claims) -> Option<String> {
     if goal.spec.allow == Allow::Audit {
         return None;
     }
-    let key = |setting: &Setting| match &setting.place {
-        Some(place) => format!("{}@{place}", setting.knob.id),
-        None => setting.knob.id.to_owned(),
-    };
-    for setting in &own {
-        // A setting without a place is for all places.
-        let is_same_place = |place: &Option<String>| match (place, &setting.place) {
-            (Some(one), Some(other)) => one == other,
-            _ => true,
-        };
-        let mut claimed = claims.get(setting.knob.id).into_iter().flatten();
-        let found = claimed.find(|claim| is_same_place(&claim.place) && claim.value != setting.value);
-        if let Some(Claim { goal, value, .. }) = found {
-            return Some(format!("{} is {value} in the older goal {goal}, and {} here", key(setting), setting.value));
-        }
+    let is_advice = goal.spec.advised.is_some();
+    if let Some(why) = own.iter().find_map(|setting| contradiction(setting, is_advice, claims)) {
+        return Some(why);
     }
-    for Setting { knob, place, value } in own {
-        claims.entry(knob.id).or_default().push(Claim { place, value, goal: name.to_owned() });
+    for setting in own {
+        let claimed = claims.entry(setting.knob.id).or_default();
+        // Goals that agree are one claim.
+        if !claimed.iter().any(|claim| claim.setting.place == setting.place && claim.setting.value == setting.value) {
+            claimed.push(Claim { setting, goal: name.to_owned(), is_advice });
+        }
     }
     None
 }
 
-/// The remaining steps.
-/// `already_so` returns whether all settings of a goal were in force already, so that the journal has no transaction for the goal.
+/// Why a setting cannot be in force together with those of the older goals.
+fn contradiction(setting: &Setting, is_advice: bool, claims: &Claims) -> Option<String> {
+    // A setting without a place is for all places.
+    let is_same_place = |place: &Option<String>| match (place, &setting.place) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    };
+    let mut claimed = claims.get(setting.knob.id).into_iter().flatten();
+    let differs = |claim: &&Claim| is_same_place(&claim.setting.place) && claim.setting.value != setting.value;
+    if let Some(claim) = claimed.find(differs) {
+        let knob = match &setting.place {
+            Some(place) if !is_advice => format!("{}@{place}", setting.knob.id),
+            _ => setting.knob.id.to_owned(),
+        };
+        let by = if claim.is_advice { "by the advice of" } else { "in" };
+        let here = if is_advice { "by the advice here" } else { "here" };
+        let (value, goal) = (&claim.setting.value, &claim.goal);
+        return Some(format!("{knob} is {value} {by} the older goal {goal}, and {} {here}", setting.value));
+    }
+    let mut others = claims.iter().filter(|(id, _)| **id != setting.knob.id).flat_map(|(_, claims)| claims);
+    others.find_map(|claim| {
+        let clash = Clash::between(&claim.setting, setting)?;
+        Some(format!("{clash}; the older goal {} sets the first", claim.goal))
+    })
+}
+
+/// The remaining steps. `already_so` returns whether the settings of a goal were all in force already: then the journal has no transaction for it.
 /// `may_heal` returns whether a goal may be healed again.
 pub fn decide(
     desired: &[Desired],

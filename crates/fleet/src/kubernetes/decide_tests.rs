@@ -22,7 +22,7 @@ fn goal(name: &str, settings: &[&str]) -> HostGoal {
 
 fn transaction(id: u64, goal: &HostGoal, generation: i64, status: Status) -> OwnedTransaction {
     let owner = GoalOwner { name: goal.name_any(), uid: goal.uid().unwrap(), generation };
-    OwnedTransaction { id, owner, status }
+    OwnedTransaction { id, owner, status, settings: Vec::new() }
 }
 
 fn journal(transactions: Vec<OwnedTransaction>) -> Journal {
@@ -32,7 +32,7 @@ fn journal(transactions: Vec<OwnedTransaction>) -> Journal {
 /// The steps as short texts.
 fn steps(goals: &[HostGoal], released: &[Release], journal: &Journal) -> Vec<String> {
     let labels = BTreeMap::from([("pool".to_owned(), "games".to_owned())]);
-    let desired = NodeView { labels: &labels, goals, released }.desired();
+    let desired = NodeView { labels: &labels, goals, released }.desired(&AdviceOfGoals::new());
     decide(&desired, journal, |_| false, |_| true)
         .into_iter()
         .map(|step| match step {
@@ -133,7 +133,7 @@ fn the_older_of_two_contradicting_goals_holds() {
     assert_eq!(steps(&[new.clone(), old.clone()], &[], &journal(vec![])), ["apply z-old"]);
     let labels = BTreeMap::new();
     let goals = [new.clone(), old.clone()];
-    let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired();
+    let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired(&AdviceOfGoals::new());
     let Permission::Refused { why } = &desired[1].permission else { panic!("{desired:?}") };
     assert_eq!(why, "vm.swappiness is 10 in the older goal z-old, and 20 here");
     // The same value twice is not a contradiction, and a goal that only audits claims nothing.
@@ -145,11 +145,80 @@ fn the_older_of_two_contradicting_goals_holds() {
     // A setting of all places contradicts another value of one place; different places do not.
     let refused = |old: &str, new: &str| {
         let goals = [goal("a-old", &[old]), goal("b-new", &[new])];
-        let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired();
+        let desired = NodeView { labels: &labels, goals: &goals, released: &[] }.desired(&AdviceOfGoals::new());
         matches!(desired[1].permission, Permission::Refused { .. })
     };
     assert!(refused("irq.affinity=0", "irq.affinity@24=1") && refused("irq.affinity@24=1", "irq.affinity=0"));
     assert!(!refused("irq.affinity@24=0", "irq.affinity@25=1") && !refused("irq.affinity=0", "irq.affinity@24=0"));
     let wrong = goal("wrong", &["vm.swappines=10"]);
     assert!(steps(&[wrong], &[], &journal(vec![])).is_empty());
+}
+
+/// What two goals in the order of their age say about each other. The settings of an advised goal are what the audit advises for it.
+fn second_of(old: (&str, bool), new: (&str, bool)) -> Permission {
+    let make = |name: &str, (setting, is_advised): (&str, bool)| {
+        let mut goal = goal(name, if is_advised { &[] } else { std::slice::from_ref(&setting) });
+        goal.spec.advised = is_advised.then(Default::default);
+        let (knob, value) = setting.split_once('=').unwrap();
+        let set = SetKnob { knob: knob.to_owned(), place: "/proc/x".to_owned(), value: value.to_owned() };
+        (goal, vec![set])
+    };
+    let (first, first_set) = make("a-old", old);
+    let (second, second_set) = make("b-new", new);
+    let advice = AdviceOfGoals::from([("uid-a-old".to_owned(), first_set), ("uid-b-new".to_owned(), second_set)]);
+    // The order of the list does not matter.
+    let goals = [second, first];
+    let desired = NodeView { labels: &BTreeMap::new(), goals: &goals, released: &[] }.desired(&advice);
+    assert_eq!((desired[0].owner.name.as_str(), &desired[0].permission), ("a-old", &Permission::Free));
+    desired[1].permission.clone()
+}
+
+#[test]
+fn what_goals_set_by_advice_is_compared_too() {
+    let refused = |why: &str| Permission::Refused { why: why.to_owned() };
+    let (ten, twenty) = ("vm.swappiness=10", "vm.swappiness=20");
+    let rows = [
+        ((ten, true), (twenty, false), "vm.swappiness is 10 by the advice of the older goal a-old, and 20 here"),
+        ((ten, false), (twenty, true), "vm.swappiness is 10 in the older goal a-old, and 20 by the advice here"),
+        (
+            (ten, true),
+            (twenty, true),
+            "vm.swappiness is 10 by the advice of the older goal a-old, and 20 by the advice here",
+        ),
+        ((ten, false), (twenty, false), "vm.swappiness is 10 in the older goal a-old, and 20 here"),
+        (
+            ("vm.dirty_ratio=10", false),
+            ("vm.dirty_bytes=1000000", false),
+            "vm.dirty_ratio=10 and vm.dirty_bytes=1000000 exclude each other: the kernel resets one when it gets the \
+             other; the older goal a-old sets the first",
+        ),
+    ];
+    for (old, new, why) in rows {
+        assert_eq!(second_of(old, new), refused(why));
+    }
+    for (old, new) in [((ten, true), (ten, false)), ((ten, true), (ten, true)), ((ten, false), (ten, true))] {
+        assert_eq!(second_of(old, new), Permission::Free, "the same value");
+    }
+    assert_eq!(second_of((ten, true), ("vm.dirty_ratio=10", true)), Permission::Free);
+}
+
+#[test]
+fn only_drift_of_what_advice_set_is_drift_of_its_goal() {
+    let mut advised = goal("advised", &[]);
+    advised.spec.advised = Some(Default::default());
+    let set = |knob: &str| SetKnob { knob: knob.to_owned(), place: String::new(), value: "10".to_owned() };
+    let advice = AdviceOfGoals::from([("uid-advised".to_owned(), vec![set("vm.swappiness")])]);
+    let goals = [advised];
+    let desired = NodeView { labels: &BTreeMap::new(), goals: &goals, released: &[] }.desired(&advice);
+    let drifted = |knob: &str| DriftedKnob {
+        knob: knob.to_owned(),
+        place: String::new(),
+        wanted: "10".to_owned(),
+        found: "60".to_owned(),
+        why: String::new(),
+        mend: String::new(),
+    };
+    let found = [drifted("vm.swappiness"), drifted("vm.dirty_ratio")];
+    let drift = desired[0].drift(&found);
+    assert_eq!(drift.iter().map(|drifted| drifted.knob.as_str()).collect::<Vec<_>>(), ["vm.swappiness"]);
 }

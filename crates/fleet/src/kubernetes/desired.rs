@@ -4,7 +4,7 @@ use evenkeel_change::Status;
 use evenkeel_host::Setting;
 
 use super::goal::{Advised, Allow, OnDrift, RebootPolicy};
-use super::journal::{GoalOwner, Journal, OwnedTransaction, PendingKnob};
+use super::journal::{GoalOwner, Journal, OwnedTransaction, PendingKnob, SetKnob};
 use super::state::DriftedKnob;
 
 /// How often a goal's drift is healed within an hour. If something changes a setting more often, a person must find out what it is.
@@ -19,6 +19,8 @@ pub struct Desired {
     pub settings: Vec<String>,
     /// If set, the goal has no settings, but all that the audit advises.
     pub advised: Option<Advised>,
+    /// What that advice sets on this host, as far as known.
+    pub advice: Vec<SetKnob>,
     /// The changes that the goal may make to the node.
     pub allow: Allow,
     /// How the agent reacts to a drift.
@@ -61,17 +63,18 @@ impl Desired {
         self.allow > Allow::Audit && is_ours && owner.generation == generation && is_in_force
     }
 
-    /// The drifted settings that belong to this goal. A goal that applies advice has no list of its settings, so all drift counts.
+    /// The drifted settings that belong to this goal.
     pub fn drift<'a>(&self, drift: &'a [DriftedKnob]) -> Vec<&'a DriftedKnob> {
         let is_ours = |drifted: &&DriftedKnob| {
             // Another goal may set the same knob at another place. A file below /etc may hold the knob for several places.
-            let is_there = |place: &Option<String>| {
-                place.as_ref().is_none_or(|place| *place == drifted.place || drifted.place.starts_with("/etc/"))
-            };
+            let is_there = |place: &str| place == drifted.place || drifted.place.starts_with("/etc/");
             let names_it = |setting: &String| {
-                Setting::parse(setting).is_ok_and(|setting| setting.knob.id == drifted.knob && is_there(&setting.place))
+                Setting::parse(setting).is_ok_and(|setting| {
+                    setting.knob.id == drifted.knob && setting.place.as_deref().is_none_or(is_there)
+                })
             };
-            self.advised.is_some() || self.settings.iter().any(names_it)
+            let sets_it = |set: &SetKnob| set.knob == drifted.knob && is_there(&set.place);
+            self.advice.iter().any(sets_it) || self.settings.iter().any(names_it)
         };
         drift.iter().filter(is_ours).collect()
     }
@@ -79,7 +82,7 @@ impl Desired {
     /// The knobs of this goal that are written, and wait for a reboot or a restart before they are in force.
     pub(super) fn pending<'a>(&self, journal: &'a Journal) -> Vec<&'a PendingKnob> {
         let is_ours = |pending: &&PendingKnob| {
-            self.advised.is_some()
+            self.advice.iter().any(|set| set.knob == pending.knob)
                 || self.settings.iter().any(|setting| setting.split(['=', '@']).next() == Some(pending.knob.as_str()))
         };
         journal.verified.pending.iter().filter(is_ours).collect()

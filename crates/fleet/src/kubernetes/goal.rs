@@ -134,7 +134,8 @@ pub struct Rollout {
     /// The nodes of the first wave: their number, or a selector of labels.
     #[serde(default)]
     pub canaries: Canaries,
-    /// How many nodes may have the goal released and not yet in force: a number, or a percentage such as 10%.
+    /// How many nodes may have the goal released and not yet in force: a number, or a percentage such as 10%. Nodes that still reboot for an earlier
+    /// generation or another goal count too.
     #[serde(default)]
     pub max_unavailable: MaxUnavailable,
     /// How long each wave is in force before the next one, in seconds.

@@ -1,7 +1,7 @@
 //! The interface between the agent and its host: read the journal and the values in force, apply a goal, revert a transaction.
 
 use super::desired::Desired;
-use super::journal::Journal;
+use super::journal::{Journal, SetKnob};
 
 /// The host that an agent looks after. Each call may take seconds and blocks.
 pub trait Host: Send + Sync + 'static {
@@ -23,7 +23,13 @@ pub trait Host: Send + Sync + 'static {
     /// As [`Host::apply`].
     fn audit(&self, goal: &Desired) -> Result<String, HostError>;
 
-    /// The id of the present boot. Every boot has another id.
+    /// The settings that [`Host::apply`] would bring into force for a goal that applies advice, also those that are in force already.
+    ///
+    /// # Errors
+    /// As [`Host::apply`].
+    fn advice(&self, goal: &Desired) -> Result<Vec<SetKnob>, HostError>;
+
+    /// The id of the present boot. Every boot has another one.
     ///
     /// # Errors
     /// If the kernel's file cannot be read.

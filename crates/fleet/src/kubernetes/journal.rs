@@ -1,6 +1,7 @@
 //! The goals in the journal of a host: their transactions, and whether the settings are in force.
 
 use evenkeel_change::{Owner, Status, WaitsFor};
+use evenkeel_host::{Setting, knobs};
 
 use super::state::DriftedKnob;
 
@@ -36,6 +37,27 @@ pub struct OwnedTransaction {
     pub owner: GoalOwner,
     /// The transaction's outcome.
     pub status: Status,
+    /// The settings that it changed, or found in force already. Empty if nothing of it is in force.
+    pub settings: Vec<SetKnob>,
+}
+
+/// One value of a knob at one place of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetKnob {
+    /// The knob.
+    pub knob: String,
+    /// The place, as in advice.
+    pub place: String,
+    /// The value, in the kernel's form.
+    pub value: String,
+}
+
+impl SetKnob {
+    /// The same as a setting; none if this program does not know the knob, or the value is not one of its values.
+    pub(super) fn setting(&self) -> Option<Setting> {
+        let knob = knobs::find(&self.knob).ok()?;
+        Some(Setting { knob, place: Some(self.place.clone()), value: knob.check(&self.value).ok()? })
+    }
 }
 
 impl OwnedTransaction {

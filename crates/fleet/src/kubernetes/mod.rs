@@ -16,14 +16,19 @@
 //! [`Node`]: k8s_openapi::api::core::v1::Node
 
 pub mod agent;
+mod bounds;
 mod connect;
 pub mod controller;
 mod decide;
 mod desired;
+#[cfg(test)]
+mod fake_server;
 mod goal;
 mod guard;
 mod host;
 mod journal;
+mod list;
+mod looks;
 pub mod manifests;
 mod names;
 pub mod reboot;
@@ -31,14 +36,15 @@ mod releases;
 mod report;
 pub mod rollout;
 mod selector;
+pub mod served;
 mod state;
 pub mod trial;
 mod why;
 
 pub use kube::Client;
 
-pub use connect::connect;
-pub use decide::{NodeView, Step, decide};
+pub use connect::{Requests, connect};
+pub use decide::{AdviceOfGoals, NodeView, Step, decide};
 pub use desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
 pub use goal::{
     Advised, AdvisedGoal, Allow, Canaries, Counts, HostGoal, HostGoalSpec, HostGoalStatus, MaxUnavailable, OnDrift,
@@ -46,7 +52,8 @@ pub use goal::{
 };
 pub use guard::{Guard, GuardLook, GuardState, Worse};
 pub use host::{Applied, Host, HostError};
-pub use journal::{GoalOwner, Journal, OwnedTransaction, PendingKnob, Verified};
+pub use journal::{GoalOwner, Journal, OwnedTransaction, PendingKnob, SetKnob, Verified};
+pub use looks::Metrics;
 pub use names::{GROUP, NODE_CONDITION, REBOOT, TRIAL, UNDO};
 pub use selector::matches;
 pub use state::{DriftedKnob, GoalPhase, GoalState, HostState, HostStateSpec, HostStateStatus, Release};

@@ -1,10 +1,13 @@
 //! Writes `HostState` objects and the releases in them; no other code does.
 //! Rollouts, trials and agents share these objects, and each writes only its own part.
 
+use std::convert::identity;
+
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error, ResourceExt};
 use serde_json::json;
 
+use super::list::list;
 use super::rollout::NodeInfo;
 use super::state::{HostState, HostStateSpec, Release};
 
@@ -20,7 +23,7 @@ impl Releases {
     }
 
     pub(super) async fn list(&self) -> Result<Vec<HostState>, Error> {
-        Ok(self.0.list(&ListParams::default()).await?.items)
+        list(&self.0, identity).await
     }
 
     /// Creates the state of a node that has none. Kubernetes deletes the state together with the node.

@@ -23,7 +23,9 @@ pub(super) fn report(
     stuck: &Stuck,
     version: &str,
 ) -> HostStateStatus {
-    let mut goals: Vec<GoalState> = desired.iter().map(|goal| state_of(goal, journal, outcomes)).collect();
+    let blocks = blocking(journal, stuck);
+    let mut goals: Vec<GoalState> =
+        desired.iter().map(|goal| state_of(goal, journal, outcomes, blocks.as_deref())).collect();
     for transaction in &journal.transactions {
         if let Some(why) = stuck.get(&transaction.id) {
             note_stuck(&mut goals, transaction, why);
@@ -32,20 +34,32 @@ pub(super) fn report(
     HostStateStatus { version: version.to_owned(), summary: summary(&goals), goals }
 }
 
+/// Why nothing is applied now: a transaction that has to be reverted first. Its revert would overwrite what is applied now.
+fn blocking(journal: &Journal, stuck: &Stuck) -> Option<String> {
+    let transaction = journal.transactions.iter().find(|transaction| stuck.contains_key(&transaction.id))?;
+    let (id, owner) = (transaction.id, &transaction.owner);
+    Some(format!(
+        "not applied yet: transaction {id} of goal {}, generation {}, has to be put back first",
+        owner.name, owner.generation
+    ))
+}
+
 /// Settings of a goal that should be gone are still there. The goal may be deleted, or wait for its release, or have another generation.
 fn note_stuck(goals: &mut Vec<GoalState>, transaction: &OwnedTransaction, why: &str) {
     let owner = &transaction.owner;
     let message = format!("transaction {} could not be put back: {why}", transaction.id);
     let (phase, id) = (GoalPhase::NotPutBack, Some(transaction.id));
-    match goals.iter_mut().find(|state| state.goal == owner.name) {
+    match goals.iter_mut().find(|state| state.is_of(&owner.name, &owner.uid)) {
         Some(state) => *state = GoalState { phase, needs_reboot: false, transaction: id, message, ..state.clone() },
         None => goals.push(GoalState {
             goal: owner.name.clone(),
+            uid: owner.uid.clone(),
             generation: owner.generation,
             phase,
             needs_reboot: false,
             transaction: id,
             drift: Vec::new(),
+            drift_left_out: 0,
             message,
         }),
     }
@@ -60,25 +74,27 @@ pub(super) fn unknown(
 ) -> HostStateStatus {
     let mut goals = before.map(|before| before.goals.clone()).unwrap_or_default();
     for goal in desired {
-        let GoalOwner { name, generation, .. } = &goal.owner;
-        if goals.iter().any(|state| state.goal == *name && state.generation == *generation) {
+        let GoalOwner { name, uid, generation } = &goal.owner;
+        if goals.iter().any(|state| state.is_of(name, uid) && state.generation == *generation) {
             continue;
         }
-        goals.retain(|state| state.goal != *name);
+        goals.retain(|state| !state.is_of(name, uid));
         goals.push(GoalState {
             goal: name.clone(),
+            uid: uid.clone(),
             generation: *generation,
             phase: GoalPhase::Waiting,
             needs_reboot: false,
             transaction: None,
             drift: Vec::new(),
+            drift_left_out: 0,
             message: error.to_string(),
         });
     }
     HostStateStatus { version: version.to_owned(), summary: error.to_string(), goals }
 }
 
-fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes) -> GoalState {
+fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes, blocks: Option<&str>) -> GoalState {
     let drift = goal.drift(&journal.verified.drift);
     let transaction = goal.transactions(journal).last().map(|transaction| transaction.id);
     let (phase, message) = match (&goal.permission, outcomes.get(&goal.owner.name)) {
@@ -93,17 +109,19 @@ fn state_of(goal: &Desired, journal: &Journal, outcomes: &Outcomes) -> GoalState
         (Permission::Free, Some(Ok(text))) if goal.allow == Allow::Audit => (GoalPhase::Audited, text.clone()),
         (Permission::Free, _) if !drift.is_empty() => (GoalPhase::Drifted, drifted(goal)),
         (Permission::Free, outcome) if transaction.is_some() || outcome.is_some() => in_force(journal, goal),
-        (Permission::Free, _) => (GoalPhase::Waiting, "not applied yet".to_owned()),
+        (Permission::Free, _) => (GoalPhase::Waiting, blocks.unwrap_or("not applied yet").to_owned()),
     };
     let drift = drift.into_iter().cloned().collect();
     let waits_for_reboot = goal.pending(journal).iter().any(|pending| pending.waits_for == WaitsFor::Reboot);
     GoalState {
         goal: goal.owner.name.clone(),
+        uid: goal.owner.uid.clone(),
         generation: goal.owner.generation,
         phase,
         needs_reboot: phase == GoalPhase::PendingReboot && waits_for_reboot,
         transaction,
         drift,
+        drift_left_out: 0,
         message,
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt};
 
-use super::goal::{Allow, Counts, HostGoal, RolloutPhase, RolloutStatus};
+use super::goal::{Allow, Counts, HostGoal, Rollout, RolloutPhase, RolloutStatus};
 use super::guard::GuardLook;
 use super::names::{TRIAL, UNDO};
 use super::reboot::{REBOOT_SECONDS_MAX, RebootPhase, RebootRecord};
@@ -17,6 +17,8 @@ use super::state::{GoalPhase, GoalState, HostState, Release};
 
 /// Each wave is this many times as large as all earlier waves together.
 const GROWTH: usize = 2;
+/// How many nodes may become canaries instead of those that are not ready.
+const CANARIES_MORE: usize = 20;
 
 /// A node, as a rollout sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,11 +85,24 @@ impl ClusterView<'_> {
         selected
     }
 
+    /// The nodes that the first wave is chosen from, by name, and some more, because not all of them may be ready.
+    pub(super) fn canaries(&self) -> Vec<&str> {
+        let Some(Rollout { canaries, .. }) = &self.goal.spec.rollout else { return Vec::new() };
+        let is_one = |node: &&NodeInfo| canaries.selector.as_ref().is_none_or(|one| matches(one, &node.labels));
+        let count = canaries.count as usize + CANARIES_MORE;
+        self.selected().into_iter().filter(is_one).take(count).map(|node| node.name.as_str()).collect()
+    }
+
     /// The state of the goal's present generation on a node.
     fn state_on(&self, node: &str) -> Option<&GoalState> {
+        self.any_state_on(node).filter(|state| state.generation == self.generation())
+    }
+
+    /// The state of the goal on a node, of whatever generation. A deleted goal of the same name had another uid.
+    fn any_state_on(&self, node: &str) -> Option<&GoalState> {
         let status = self.states.get(node)?.status.as_ref()?;
-        let name = self.goal.name_any();
-        status.goals.iter().find(|state| state.goal == name && state.generation == self.generation())
+        let Release { goal, uid, .. } = self.release();
+        status.goals.iter().find(|state| state.is_of(&goal, &uid))
     }
 
     fn phase_on(&self, node: &str) -> Option<GoalPhase> {
@@ -104,6 +119,16 @@ impl ClusterView<'_> {
         let is_rebooting = self.reboot_of(node).is_some_and(|record| record.phase.is_under_way());
         let waits = |state: &GoalState| self.goal.spec.reboot.is_some() && state.needs_reboot;
         self.state_on(&node.name).is_some_and(|state| state.phase.is_good() && !waits(state)) && !is_rebooting
+    }
+
+    /// Whether a node is unavailable, or will soon be, for a reboot that is not part of the present rollout: that of an earlier generation, or
+    /// of another goal.
+    fn reboots_for_another(&self, node: &NodeInfo) -> bool {
+        let is_under_way = node.reboot.as_ref().is_some_and(|record| record.phase.is_under_way());
+        let is_of_present = self.is_released(&node.name) && self.reboot_of(node).is_some();
+        let earlier = self.any_state_on(&node.name).filter(|state| state.generation != self.generation());
+        let will_reboot = self.goal.spec.reboot.is_some() && earlier.is_some_and(|state| state.needs_reboot);
+        (is_under_way && !is_of_present) || will_reboot
     }
 
     /// The generation that is released to a node; none if no generation is.
@@ -274,14 +299,41 @@ impl Wave<'_> {
             let message = format!("guard {guard} has no number above 0 of a node yet, so the first wave waits");
             return (RolloutStatus { message, wave_in_force_since: None, ..progressing }, Vec::new());
         }
-        let names = self.choose(released.len(), &waiting);
+        let (names, message) = self.next_wave(released.len(), &waiting);
+        if names.is_empty() {
+            // The pause is over. It does not start again, because nothing was released since.
+            let wave_in_force_since = Some(since).filter(|_| !released.is_empty());
+            return (RolloutStatus { message, wave_in_force_since, ..progressing }, names);
+        }
+        let wave = progressing.wave + 1;
+        (RolloutStatus { wave, message, wave_in_force_since: None, ..progressing }, names)
+    }
+
+    /// The nodes of the next wave, and a text about them. Nodes that reboot for an earlier generation or another goal are unavailable too, so
+    /// they count against `maxUnavailable`, and none of them is in the wave.
+    fn next_wave(&self, released: usize, waiting: &[&NodeInfo]) -> (Vec<String>, String) {
+        let busy: Vec<&&NodeInfo> = self.selected.iter().filter(|node| self.view.reboots_for_another(node)).collect();
+        let available = self.unavailable_max.saturating_sub(busy.len());
+        if let Some(first) = busy.first().filter(|_| available == 0) {
+            let (count, max) = (busy.len(), self.unavailable_max);
+            let phase = first.reboot.as_ref().filter(|record| record.phase.is_under_way());
+            let phase = phase.map_or_else(|| "waits for its reboot".to_owned(), |record| format!("{:?}", record.phase));
+            let message = format!(
+                "{count} nodes reboot for an earlier generation or another goal, and maxUnavailable is {max}, so this \
+                 goal is released to no more nodes now; {}: {phase}",
+                first.name
+            );
+            return (Vec::new(), message);
+        }
+        let idle: Vec<&NodeInfo> =
+            waiting.iter().filter(|node| !self.view.reboots_for_another(node)).copied().collect();
+        let names = self.choose(released, &idle, available);
         let message = match names.len() {
-            0 if released.is_empty() => "no canary is ready, or `canaries.selector` selects none".to_owned(),
+            0 if released == 0 => "no canary is ready, or `canaries.selector` selects none".to_owned(),
             0 => "no node that waits is ready".to_owned(),
             count => format!("released to {count} more nodes"),
         };
-        let wave = progressing.wave + u32::from(!names.is_empty());
-        (RolloutStatus { wave, message, wave_in_force_since: None, ..progressing }, names)
+        (names, message)
     }
 
     /// Text: how many released nodes do not have the goal in force yet, and what the first of them waits for.
@@ -297,9 +349,9 @@ impl Wave<'_> {
         }
     }
 
-    /// Chooses the nodes of the next wave. The first wave has the canaries.
-    /// A later wave has twice as many nodes as were released before, but at most the number that may be unavailable.
-    fn choose(&self, released: usize, waiting: &[&NodeInfo]) -> Vec<String> {
+    /// Chooses the nodes of the next wave. The first wave has the canaries. A later wave has twice as many nodes as were released before,
+    /// but at most the number that may still become unavailable.
+    fn choose(&self, released: usize, waiting: &[&NodeInfo], available: usize) -> Vec<String> {
         let ready = waiting.iter().filter(|node| node.is_ready);
         let canaries = self.view.goal.spec.rollout.as_ref().map(|rollout| &rollout.canaries).filter(|_| released == 0);
         match canaries {
@@ -307,11 +359,11 @@ impl Wave<'_> {
                 let is_one = |node: &&&NodeInfo| {
                     canaries.selector.as_ref().is_none_or(|selector| matches(selector, &node.labels))
                 };
-                let count = (canaries.count as usize).min(self.unavailable_max);
+                let count = (canaries.count as usize).min(available);
                 ready.filter(is_one).take(count).map(|node| node.name.clone()).collect()
             }
             None => {
-                let count = released.saturating_mul(GROWTH).min(self.unavailable_max);
+                let count = released.saturating_mul(GROWTH).min(available);
                 ready.take(count).map(|node| node.name.clone()).collect()
             }
         }

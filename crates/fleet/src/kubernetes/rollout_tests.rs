@@ -54,11 +54,13 @@ impl Cluster {
         for (name, state) in &mut self.states {
             let goals = state.spec.released.iter().map(|release| GoalState {
                 goal: release.goal.clone(),
+                uid: release.uid.clone(),
                 generation: release.generation,
                 phase: phase(name),
                 needs_reboot: phase(name) == GoalPhase::PendingReboot,
                 transaction: None,
                 drift: Vec::new(),
+                drift_left_out: 0,
                 message: String::new(),
             });
             state.status = Some(HostStateStatus { goals: goals.collect(), ..HostStateStatus::default() });
@@ -374,4 +376,79 @@ fn nodes_that_reboot_are_waited_for_and_one_that_does_not_come_back_halts_it() {
     next.step(&[]);
     next.now += 100;
     assert_eq!(next.step(&[]).release.len(), 4);
+}
+
+#[test]
+fn nodes_that_still_reboot_for_an_earlier_generation_or_another_goal_count_as_unavailable() {
+    use super::super::goal::RebootPolicy;
+
+    let record = |goal: &str, generation: i64, phase: RebootPhase| RebootRecord {
+        phase,
+        goals: vec![Release { goal: goal.to_owned(), generation, uid: String::new() }],
+        boot: "one".to_owned(),
+        since: 0,
+        was_cordoned: false,
+        message: String::new(),
+    };
+    // Twenty nodes, of which five may be unavailable; two canaries have generation 2.
+    let cluster = || {
+        let mut cluster = Cluster::new(20, rollout("25%"));
+        cluster.goal.spec.allow = Allow::Reboot;
+        cluster.goal.spec.reboot = Some(RebootPolicy { drain_seconds: 600 });
+        cluster.goal.metadata.generation = Some(2);
+        cluster
+    };
+    let canaries = |cluster: &mut Cluster| cluster.step(&[]).release;
+    let mut busy = cluster();
+    for (i, phase) in [(0, RebootPhase::Draining), (7, RebootPhase::Rebooting), (8, RebootPhase::Draining)] {
+        busy.nodes[i].reboot = Some(record("steady", 1, phase));
+    }
+    busy.nodes[9].reboot = Some(record("other", 5, RebootPhase::Draining));
+    busy.nodes[10].reboot = Some(record("steady", 1, RebootPhase::Done));
+    assert_eq!(
+        canaries(&mut busy),
+        ["vm-001"],
+        "four of five are unavailable, and a node that is drained is no canary"
+    );
+    let mut full = cluster();
+    for i in 3..8 {
+        full.nodes[i].reboot = Some(record("steady", 1, RebootPhase::Rebooting));
+    }
+    assert_eq!(canaries(&mut full), [""; 0]);
+    assert_eq!(
+        full.message(),
+        "5 nodes reboot for an earlier generation or another goal, and maxUnavailable is 5, so this goal is released \
+         to no more nodes now; vm-003: Rebooting"
+    );
+    full.nodes[3].reboot = Some(record("steady", 1, RebootPhase::Done));
+    assert_eq!(canaries(&mut full), ["vm-000"]);
+    // A node that will reboot for the earlier generation, because its agent has not seen the new one yet.
+    let mut pending = cluster();
+    pending.goal.metadata.generation = Some(1);
+    pending.goal.spec.rollout.as_mut().unwrap().canaries.count = 5;
+    pending.step(&[]);
+    pending.agents(|_| GoalPhase::PendingReboot);
+    pending.goal.metadata.generation = Some(2);
+    assert_eq!(canaries(&mut pending), [""; 0]);
+    assert!(pending.message().ends_with("; vm-000: waits for its reboot"), "{}", pending.message());
+    pending.agents(|_| GoalPhase::Waiting);
+    assert_eq!(canaries(&mut pending).len(), 5);
+}
+
+#[test]
+fn a_wave_that_finds_no_ready_node_does_not_start_its_pause_again() {
+    let mut cluster = Cluster::new(4, rollout("4"));
+    cluster.step(&[]);
+    cluster.agents(|_| GoalPhase::InForce);
+    cluster.step(&[]);
+    cluster.nodes[2].is_ready = false;
+    cluster.nodes[3].is_ready = false;
+    cluster.now += 100;
+    for _ in 0..3 {
+        assert!(cluster.step(&[]).release.is_empty());
+        assert_eq!(cluster.message(), "no node that waits is ready");
+        cluster.now += 5;
+    }
+    cluster.nodes[2].is_ready = true;
+    assert_eq!(cluster.step(&[]).release, ["vm-002"]);
 }

@@ -71,6 +71,10 @@ pub struct HostStateStatus {
 pub struct GoalState {
     /// Its name.
     pub goal: String,
+    /// Its uid. A later goal may have the same name and the same generation, and nothing of this state is about it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 100))]
+    pub uid: String,
     /// The generation that the state is about.
     pub generation: i64,
     /// The state of the goal.
@@ -84,9 +88,25 @@ pub struct GoalState {
     /// The settings that another program or a user changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<DriftedKnob>,
+    /// How many more of them are not listed, because an object of a cluster has a maximum size.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drift_left_out: u32,
     /// The reason, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl GoalState {
+    /// Whether this is about the goal of this name and uid. In contrast to a release, nobody but an agent writes a state, so the uid is never
+    /// missing.
+    pub fn is_of(&self, goal: &str, uid: &str) -> bool {
+        self.goal == goal && self.uid == uid
+    }
 }
 
 /// The state of a goal on a node.

@@ -4,19 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
 use super::goal::{Allow, HostGoal};
+use super::list::list;
 use super::names::TRIAL;
 use super::releases::Releases;
 use super::rollout::{ClusterView, NodeInfo, with_release};
-use super::state::{GoalPhase, HostState, Release};
+use super::state::{GoalPhase, GoalState, HostState, Release};
 use super::why::why;
 
 /// How often to check whether the hosts have reached the requested state.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How much longer the pause between two looks is than a look, at least.
+const LOOK_SHARE: u32 = 4;
 /// How many passes a switch makes at most while other programs write the same states.
 const SWITCHES_MAX: usize = 20;
 /// How often to try to take a goal while other programs write to it.
@@ -106,8 +109,7 @@ impl TrialGoal {
     /// # Errors
     /// If the goal cannot be in a trial, is in another, or has another generation. The goal is then unchanged.
     pub async fn take(&self, known: Option<&Release>) -> Result<(Release, Vec<String>), TrialError> {
-        let nodes = self.nodes.list(&ListParams::default()).await?.items;
-        let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::from_node).collect();
+        let nodes = self.nodes().await?;
         for _ in 0..TAKES_MAX {
             let goal = self.goals.get_opt(&self.name).await?;
             let goal = goal.ok_or_else(|| TrialError::NoGoal { name: self.name.clone() })?;
@@ -120,6 +122,10 @@ impl TrialGoal {
             return Ok((found, ready.collect()));
         }
         Err(TrialError::Contested { times: TAKES_MAX })
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeInfo>, kube::Error> {
+        list(&self.nodes, |node| NodeInfo::from_node(&node)).await
     }
 
     /// Gives the goal back to rollouts.
@@ -180,7 +186,7 @@ impl TrialGoal {
         if with.is_subset(&known) {
             return Ok(written);
         }
-        for node in self.nodes.list(&ListParams::default()).await?.items.iter().map(NodeInfo::from_node) {
+        for node in self.nodes().await? {
             if with.contains(&node.name) && !known.contains(&node.name) {
                 let change = |before: &[Release]| with_release(before, &self.name, Some(release.clone()));
                 written += usize::from(self.releases.change_new(&node, change).await?);
@@ -219,12 +225,15 @@ impl TrialGoal {
     ) -> Result<(), TrialError> {
         let begun = Instant::now();
         loop {
+            let looked = Instant::now();
             let open = self.open(with, without, generation).await?;
+            // A look at a large cluster takes long, and is work for the API server.
+            let pause = LOOK_EVERY.max(looked.elapsed() * LOOK_SHARE);
             let Some(first) = open.first() else { return Ok(()) };
             if begun.elapsed() > patience {
                 return Err(TrialError::Late { seconds: patience.as_secs(), nodes: open.len(), first: first.clone() });
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -244,9 +253,9 @@ impl TrialGoal {
         if goal.annotations().get(TRIAL) != Some(&self.id) {
             return Err(TrialError::Lost);
         }
-        let nodes = self.nodes.list(&ListParams::default()).await?.items;
-        let nodes: Vec<NodeInfo> = nodes.iter().map(NodeInfo::from_node).collect();
-        open_of(&self.name, &nodes, &self.releases.list().await?, with, without, generation)
+        let nodes = self.nodes().await?;
+        let release = Release { goal: self.name.clone(), generation, uid: goal.uid().unwrap_or_default() };
+        open_of(&release, &nodes, &self.releases.list().await?, with, without)
     }
 }
 
@@ -271,12 +280,11 @@ fn may_take(goal: &HostGoal, id: &str, known: Option<&Release>) -> Result<Releas
 /// The nodes that have not reached the requested state.
 /// A node that left the cluster has no more numbers, but does not end the trial: in a cluster that scales, nodes often leave.
 fn open_of(
-    goal: &str,
+    release: &Release,
     nodes: &[NodeInfo],
     states: &[HostState],
     with: &BTreeSet<String>,
     without: &BTreeSet<String>,
-    generation: i64,
 ) -> Result<Vec<String>, TrialError> {
     let ours: Vec<&NodeInfo> =
         nodes.iter().filter(|node| with.contains(&node.name) || without.contains(&node.name)).collect();
@@ -286,16 +294,19 @@ fn open_of(
     let mut open: BTreeSet<&String> = ours.iter().map(|node| &node.name).collect();
     for state in states {
         let node = state.name_any();
+        // Settings of a deleted goal of the same name may be left on a node. They would be in the arm without settings.
         let goals = state.status.iter().flat_map(|status| &status.goals);
-        let found = goals.into_iter().find(|found| found.goal == goal);
-        let phase = found.filter(|found| found.generation == generation).map(|found| found.phase);
+        let of_name: Vec<&GoalState> = goals.filter(|found| found.goal == release.goal).collect();
+        let found = of_name.iter().find(|found| found.is_of(&release.goal, &release.uid));
+        let phase = found.filter(|found| found.generation == release.generation).map(|found| found.phase);
         let is_bad = |phase: &GoalPhase| phase.is_bad() || *phase == GoalPhase::NotApplicable;
-        let is_stuck = |phase: &GoalPhase| *phase == GoalPhase::NotPutBack && without.contains(&node);
-        if let Some(bad) = phase.filter(|phase| (is_bad(phase) && with.contains(&node)) || is_stuck(phase)) {
+        let is_stuck = of_name.iter().any(|found| found.phase == GoalPhase::NotPutBack) && without.contains(&node);
+        let bad = phase.filter(|phase| is_bad(phase) && with.contains(&node));
+        if let Some(bad) = bad.or(Some(GoalPhase::NotPutBack).filter(|_| is_stuck)) {
             return Err(TrialError::Host { node, what: format!("reports {bad:?}") });
         }
         let is_there = with.contains(&node) && phase == Some(GoalPhase::InForce);
-        let has_nothing = found.is_none_or(|found| found.transaction.is_none() && found.phase == GoalPhase::Waiting);
+        let has_nothing = of_name.iter().all(|found| found.transaction.is_none() && found.phase == GoalPhase::Waiting);
         if is_there || (without.contains(&node) && has_nothing && state.status.is_some()) {
             open.remove(&node);
         }

@@ -17,11 +17,13 @@ fn state(node: &str, phase: GoalPhase, transaction: Option<u64>) -> HostState {
     let mut state = HostState::new(node, HostStateSpec::default());
     let goal = GoalState {
         goal: "steady".to_owned(),
+        uid: "uid".to_owned(),
         generation: 1,
         phase,
         needs_reboot: false,
         transaction,
         drift: Vec::new(),
+        drift_left_out: 0,
         message: String::new(),
     };
     state.status = Some(HostStateStatus { goals: vec![goal], ..HostStateStatus::default() });
@@ -29,7 +31,8 @@ fn state(node: &str, phase: GoalPhase, transaction: Option<u64>) -> HostState {
 }
 
 fn open(nodes: &[NodeInfo], states: &[HostState]) -> Result<Vec<String>, String> {
-    open_of("steady", nodes, states, &names(&["a"]), &names(&["b"]), 1).map_err(|error| error.to_string())
+    let release = Release { goal: "steady".to_owned(), generation: 1, uid: "uid".to_owned() };
+    open_of(&release, nodes, states, &names(&["a"]), &names(&["b"])).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -41,6 +44,10 @@ fn each_node_must_be_in_the_state_of_its_arm() {
     assert_eq!(open(&nodes, &[a.clone(), state("b", GoalPhase::InForce, Some(1))]), Ok(vec!["b".to_owned()]));
     let stuck = open(&nodes, &[a, state("b", GoalPhase::NotPutBack, Some(1))]);
     assert_eq!(stuck, Err("node b reports NotPutBack".to_owned()), "its settings are still there");
+    let mut of_deleted = state("a", GoalPhase::InForce, Some(1));
+    of_deleted.status.as_mut().unwrap().goals[0].uid = "of-a-deleted-goal".to_owned();
+    let without = state("b", GoalPhase::Waiting, None);
+    assert_eq!(open(&nodes, &[of_deleted, without]), Ok(vec!["a".to_owned()]), "another goal had this name");
     let drifted = open(&nodes, &[state("a", GoalPhase::Drifted, Some(1)), state("b", GoalPhase::Waiting, None)]);
     assert_eq!(drifted, Err("node a reports Drifted".to_owned()));
 }

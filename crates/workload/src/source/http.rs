@@ -8,8 +8,8 @@ use evenkeel_sys::http::{self, Answer, HttpError};
 
 use crate::source::{InvalidMetric, NoNumber};
 
-/// The time limit for connecting, sending and reading together.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The usual time limit for connecting, sending and reading together.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum length of a page in bytes. The pages of the largest servers have some megabytes.
 const PAGE_BYTES_MAX: usize = 16 << 20;
 
@@ -62,15 +62,16 @@ impl Address {
     /// # Errors
     /// Returns what went wrong, as a text to append to the address in a sentence.
     pub fn get(&self) -> Result<String, NoNumber> {
-        page(self.answer()?)
+        page(self.answer(PATIENCE)?)
     }
 
-    /// Reads the answer, whatever its status is. [`page`] extracts the page from it.
+    /// Reads the answer, of whatever status. [`page`] is its text if it is a page. `patience` limits connecting, sending and reading together, but
+    /// not the look-up of the host's name, which has the limits of the system's resolver.
     ///
     /// # Errors
-    /// Returns why there is no answer, as a text to append to the address in a sentence.
-    pub fn answer(&self) -> Result<Answer, NoNumber> {
-        let deadline = Instant::now() + PATIENCE;
+    /// Why there is no answer, as a text that follows the address in a sentence.
+    pub fn answer(&self, patience: Duration) -> Result<Answer, NoNumber> {
+        let deadline = Instant::now() + patience;
         let Address { host, port, path } = self;
         let addresses = (host.as_str(), *port).to_socket_addrs();
         let addresses = addresses.map_err(|error| format!("it has no address: {error}"))?;
@@ -85,7 +86,7 @@ impl Address {
         match http::exchange(&mut stream, question.as_bytes(), PAGE_BYTES_MAX, deadline) {
             Ok(answer) => Ok(answer),
             Err(HttpError::Io(error)) if error.kind() == ErrorKind::TimedOut => {
-                Err(format!("no complete answer within {PATIENCE:?}").into())
+                Err(format!("no complete answer within {patience:?}").into())
             }
             Err(HttpError::Io(error)) => Err(format!("the connection broke: {error}").into()),
             Err(HttpError::BadAnswer(error)) => Err(error.to_string().into()),

@@ -1,11 +1,12 @@
 //! `fleet prove`: tests on many hosts whether a goal helps.
 //! The trial switches hosts, waits, queries, logs and tests, and restores everything at the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use evenkeel_fleet::host_numbers::{NoAnswer, host_of, of_hosts};
 use evenkeel_fleet::switchback::{Caveat, Evidence, Numbers, Power, Switchback};
 use evenkeel_stats::{Look, Options, Verdict};
 
@@ -204,8 +205,8 @@ impl<'a> Trial<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            match self.prometheus.numbers(&query) {
-                Ok(numbers) => return Ok(Some(of_hosts(numbers, &self.nodes()))),
+            match self.numbers(&query) {
+                Ok(numbers) => return Ok(Some(numbers)),
                 Err(why) => failure = Some(Failure::text(exit::NOT_POSSIBLE, "ask Prometheus", why)),
             }
         }
@@ -222,11 +223,18 @@ impl<'a> Trial<'a> {
     /// because a mistake in the query should show before the goal is in force.
     fn check_guard(&self) -> Result<(), Failure> {
         let Some(guard) = &self.begin.guard else { return Ok(()) };
-        let failed = |why: String| Failure::text(exit::WRONG_USE, "ask Prometheus for the guard", why);
+        let failed = |why: NoAnswer| Failure::text(exit::WRONG_USE, "ask Prometheus for the guard", why);
         self.prometheus.numbers(&self.query(guard)).map(drop).map_err(failed)
     }
 
-    /// Sets the length of a block in a query.
+    /// The numbers of the hosts of the trial.
+    fn numbers(&self, query: &str) -> Result<Numbers, NoAnswer> {
+        let hosts = self.nodes();
+        let numbers = self.prometheus.numbers(query)?;
+        of_hosts(&numbers, |name| hosts.contains(name)).map_err(|error| NoAnswer::NoNumbers(error.to_string()))
+    }
+
+    /// A query for the length of a block.
     fn query(&self, query: &str) -> String {
         let seconds = Duration::from_millis(self.begin.block_ms).as_secs().max(1);
         query.replace("$window", &format!("{seconds}s"))
@@ -248,8 +256,8 @@ impl<'a> Trial<'a> {
     async fn ask_guard(&mut self, with: &mut Vec<String>) -> Result<(), Failure> {
         let Some(guard) = self.begin.guard.as_ref().filter(|_| !with.is_empty()) else { return Ok(()) };
         let found = match self.prometheus.numbers(&self.query(guard)) {
-            Ok(numbers) => of_hosts(numbers, &self.nodes()),
-            // Without the guard, the goal must not stay in force for long.
+            Ok(numbers) => numbers,
+            // Without the guard the goal must not go on for long.
             Err(why) if self.guard_failures + 1 >= QUERIES_MAX => {
                 return Err(Failure::text(exit::NOT_POSSIBLE, "ask Prometheus for the guard", why));
             }
@@ -259,8 +267,11 @@ impl<'a> Trial<'a> {
             }
         };
         self.guard_failures = 0;
-        // A Prometheus comparison with `bool` gives 0 for each host where it is false.
-        let is_named = |host: &String| found.get(host).is_some_and(|number| *number != 0.0 && !number.is_nan());
+        // A comparison with `bool` gives 0 for the other hosts. A host may have several numbers, such as those of two exporters.
+        let bad = found.iter().filter(|(_, number)| **number != 0.0 && !number.is_nan());
+        let hosts = self.nodes();
+        let bad: BTreeSet<&str> = bad.filter_map(|(label, _)| host_of(label, |name| hosts.contains(name))).collect();
+        let is_named = |host: &String| bad.contains(host.as_str());
         let (named, rest): (Vec<String>, Vec<String>) = with.drain(..).partition(is_named);
         *with = rest;
         if named.is_empty() {
@@ -383,15 +394,6 @@ async fn begun(args: &Args, path: &Path) -> Result<Started, Failure> {
             Err(failure)
         }
     }
-}
-
-/// The numbers of these hosts. An exporter's `instance` is often the host's name with a port.
-fn of_hosts(numbers: BTreeMap<String, f64>, hosts: &BTreeSet<String>) -> Numbers {
-    let named = |name: &str| {
-        let short = name.rsplit_once(':').map_or(name, |(host, _)| host);
-        [name, short].into_iter().find_map(|name| hosts.get(name)).cloned()
-    };
-    numbers.into_iter().filter_map(|(name, number)| Some((named(&name)?, number))).collect()
 }
 
 fn evidence_of(design: &Switchback, options: Options, blocks: &[Numbers]) -> Result<Evidence, Failure> {

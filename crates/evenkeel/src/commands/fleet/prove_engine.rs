@@ -90,8 +90,8 @@ impl Engine {
 
 #[cfg(feature = "kubernetes")]
 mod cluster {
-    use evenkeel_fleet::kubernetes::Release;
     use evenkeel_fleet::kubernetes::trial::{TrialError, TrialGoal};
+    use evenkeel_fleet::kubernetes::{Release, Requests};
 
     use super::{Args, Arms, Duration, Failure, Identity};
     use crate::cluster::connect;
@@ -105,7 +105,7 @@ mod cluster {
 
     impl Cluster {
         pub(super) async fn connect(args: &Args, id: &str) -> Result<Cluster, Failure> {
-            let client = connect(args.kubeconfig.as_deref()).await?;
+            let client = connect(args.kubeconfig.as_deref(), Requests::Lists).await?;
             Ok(Cluster { name: args.goal.clone(), goal: Box::new(TrialGoal::new(client, &args.goal, id)) })
         }
 

@@ -66,7 +66,7 @@ mod with_kubernetes {
     use std::time::{Duration, Instant};
 
     use evenkeel_fleet::kubernetes::controller::{Controller, Progress};
-    use evenkeel_fleet::kubernetes::{RolloutPhase, manifests, why};
+    use evenkeel_fleet::kubernetes::{Requests, RolloutPhase, manifests, why};
 
     use super::super::answers::{GoalAnswer, RolloutAnswer};
     use super::super::prometheus::Prometheus;
@@ -88,7 +88,7 @@ mod with_kubernetes {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io(exit::NOT_POSSIBLE, "start the rollout", &error))?;
         runtime.block_on(async {
-            let client = connect(args.kubeconfig.as_deref()).await?;
+            let client = connect(args.kubeconfig.as_deref(), Requests::Lists).await?;
             let mut controller = Controller::new(client, prometheus);
             prepare(args, &controller).await?;
             follow(args, out, &mut controller, &stop).await
@@ -131,6 +131,9 @@ mod with_kubernetes {
         let mut said: BTreeMap<String, String> = BTreeMap::new();
         let is_wanted = |name: &str| args.goals.is_empty() || args.goals.iter().any(|goal| goal == name);
         loop {
+            if let Some(line) = controller.look_at_definitions().await {
+                out.warn(&format!("{line}\n"));
+            }
             match controller.step(is_wanted).await {
                 Ok(progress) => {
                     if let Some(missing) = args.goals.iter().find(|goal| !progress.iter().any(|one| one.goal == **goal))

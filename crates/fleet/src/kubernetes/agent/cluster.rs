@@ -11,6 +11,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 
+use super::super::bounds::bounded;
 use super::super::goal::HostGoal;
 use super::super::names::{GROUP, NODE_CONDITION};
 use super::super::releases::Releases;
@@ -48,6 +49,7 @@ pub(super) struct Cluster {
 }
 
 /// The writes that failed.
+#[derive(Default)]
 pub(super) struct Missed {
     /// Whether writing the state failed.
     /// The agent tries again soon, because without the state nobody sees the result of the goals.
@@ -55,6 +57,16 @@ pub(super) struct Missed {
     pub(super) state: bool,
     /// One line for each failed write.
     pub(super) lines: Vec<String>,
+    /// Whether the API server gave no answer. Each further write would wait as long as this one, while nobody looks after the host.
+    is_unreachable: bool,
+}
+
+impl Missed {
+    fn note(&mut self, what: &str, written: Result<(), kube::Error>) {
+        let Err(error) = written else { return };
+        self.is_unreachable = !matches!(error, kube::Error::Api(_));
+        self.lines.push(format!("failed to write {what}: {}", why(&error)));
+    }
 }
 
 impl Cluster {
@@ -69,8 +81,8 @@ impl Cluster {
         }
     }
 
-    /// Writes what differs from the cluster. `before` is the state as the watch reported it.
-    /// If one write fails, the others are still tried. `is_known` is false if the host did not answer.
+    /// Writes what differs from the cluster. `before` is the state as the watch reported it. If the API server refuses one write, the others are
+    /// still tried. `is_known` is false if the host did not answer.
     pub(super) async fn write(
         &self,
         node: &Node,
@@ -79,17 +91,21 @@ impl Cluster {
         goals: &[HostGoal],
         is_known: bool,
     ) -> Missed {
-        let state = self.state(node, before, status).await;
+        let status = &bounded(status);
         let known = before.and_then(|state| state.status.as_ref());
         let known = known.map(|status| status.goals.as_slice()).unwrap_or_default();
-        let mut missed = Missed { state: state.is_err(), lines: Vec::new() };
-        for (what, written) in [
-            ("the state of the node", state),
-            ("the labels of the node", self.label(node).await),
-            ("the condition of the node", self.condition(node, status, is_known).await),
-            ("an event", self.events(known, &status.goals, goals).await),
-        ] {
-            missed.lines.extend(written.err().map(|error| format!("failed to write {what}: {}", why(&error))));
+        let mut missed = Missed::default();
+        let state = self.state(node, before, status).await;
+        missed.state = state.is_err();
+        missed.note("the state of the node", state);
+        if !missed.is_unreachable {
+            missed.note("the labels of the node", self.label(node).await);
+        }
+        if !missed.is_unreachable {
+            missed.note("the condition of the node", self.condition(node, status, is_known).await);
+        }
+        if !missed.is_unreachable {
+            missed.note("an event", self.events(known, &status.goals, goals).await);
         }
         missed
     }
@@ -159,11 +175,15 @@ impl Cluster {
 
     async fn events(&self, before: &[GoalState], after: &[GoalState], goals: &[HostGoal]) -> Result<(), kube::Error> {
         for state in after {
-            let known = before.iter().find(|known| known.goal == state.goal && known.generation == state.generation);
+            let is_it =
+                |known: &&GoalState| known.is_of(&state.goal, &state.uid) && known.generation == state.generation;
+            let known = before.iter().find(is_it);
             if known.is_some_and(|known| known.phase == state.phase) || state.phase == GoalPhase::Waiting {
                 continue;
             }
-            let Some(goal) = goals.iter().find(|goal| goal.name_any() == state.goal) else { continue };
+            // A goal that is deleted by now has no events. A later goal of its name gets none of them.
+            let is_of = |goal: &&HostGoal| state.is_of(&goal.name_any(), &goal.uid().unwrap_or_default());
+            let Some(goal) = goals.iter().find(is_of) else { continue };
             let reference: ObjectReference = goal.object_ref(&());
             let is_bad = state.phase.is_bad();
             let note = match state.message.as_str() {

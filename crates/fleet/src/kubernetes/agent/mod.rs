@@ -27,6 +27,7 @@ use super::goal::HostGoal;
 use super::host::Host;
 use super::names::REBOOT;
 use super::reboot::{RebootPhase, RebootRecord};
+use super::served::Definitions;
 use super::state::HostState;
 use super::why::why;
 
@@ -52,22 +53,33 @@ struct Seen {
     state: Option<Option<HostState>>,
 }
 
+/// The connections of an agent.
+pub struct Clients {
+    /// For watches, in which the API server may be silent for minutes.
+    pub watches: Client,
+    /// For all other requests. A request that gets no answer fails soon, because the agent looks after its host only between its requests.
+    pub requests: Client,
+}
+
 /// Runs the agent until `stop` is ready. The settings then stay in force.
 ///
 /// # Errors
 /// If the first connection fails; later failures are logged and retried.
 pub async fn run<H: Host>(
-    client: Client,
+    clients: Clients,
     host: Arc<H>,
     options: Options,
     stop: impl Future<Output = ()>,
     log: &mut dyn Log,
 ) -> Result<(), kube::Error> {
-    let mut goals = watcher(Api::<HostGoal>::all(client.clone()), watcher::Config::default()).default_backoff().boxed();
-    let mut nodes = watch_object(Api::<Node>::all(client.clone()), &options.node).default_backoff().boxed();
-    let mut states = watch_object(Api::<HostState>::all(client.clone()), &options.node).default_backoff().boxed();
-    let reboots = options.reboots.then(|| Reboots::new(client.clone(), &options.node));
-    let cluster = Cluster::new(client, &options);
+    let Clients { watches, requests } = clients;
+    let mut goals =
+        watcher(Api::<HostGoal>::all(watches.clone()), watcher::Config::default()).default_backoff().boxed();
+    let mut nodes = watch_object(Api::<Node>::all(watches.clone()), &options.node).default_backoff().boxed();
+    let mut states = watch_object(Api::<HostState>::all(watches), &options.node).default_backoff().boxed();
+    let reboots = options.reboots.then(|| Reboots::new(requests.clone(), &options.node));
+    let mut definitions = Definitions::default();
+    let cluster = Cluster::new(requests.clone(), &options);
     let mut agent = NodeAgent::new(options.version.clone());
     let mut seen = Seen::default();
     let mut due = Instant::now();
@@ -81,7 +93,10 @@ pub async fn run<H: Host>(
             Some(state) = states.next() => seen.state_changed(state, log),
             () = wait => {
                 due = Instant::now() + options.verify_every;
-                if let Some(at) = pass(&cluster, reboots.as_ref(), &host, &mut agent, &seen, log).await {
+                let line = definitions.look(&requests).await;
+                line.iter().for_each(|line| log.note(line));
+                let writers = Writers { cluster: &cluster, reboots: reboots.as_ref(), outdated: definitions.outdated() };
+                if let Some(at) = pass(&writers, &host, &mut agent, &seen, log).await {
                     due = due.min(at);
                 }
                 false
@@ -93,16 +108,25 @@ pub async fn run<H: Host>(
     }
 }
 
-/// Makes the host match the goals in the cluster, and writes its status. Returns the time by which it must be called again.
+/// What a pass writes to the cluster.
+struct Writers<'a> {
+    cluster: &'a Cluster,
+    /// None if this agent may not reboot its node.
+    reboots: Option<&'a Reboots>,
+    /// Why the cluster's definitions do not suit this program; none if they do.
+    outdated: Option<&'a str>,
+}
+
+/// Makes the host match the goals in the cluster, and writes its status. Returns the latest time of the next call.
 async fn pass<H: Host>(
-    cluster: &Cluster,
-    reboots: Option<&Reboots>,
+    writers: &Writers<'_>,
     host: &Arc<H>,
     agent: &mut NodeAgent,
     seen: &Seen,
     log: &mut dyn Log,
 ) -> Option<Instant> {
     let (Some(goals), Some(node), Some(state)) = (&seen.goals, &seen.node, &seen.state) else { return None };
+    let Writers { cluster, reboots, outdated } = *writers;
     let goals: Vec<HostGoal> = goals.values().cloned().collect();
     let released = state.as_ref().map(|state| state.spec.released.clone()).unwrap_or_default();
     let labels = node.labels().clone();
@@ -131,6 +155,9 @@ async fn pass<H: Host>(
         log.note(line);
     }
     note_reboot(&mut brought, node, reboots.is_some());
+    if let Some(why) = outdated {
+        brought.status.summary += &format!("; {why}");
+    }
     let missed = cluster.write(node, state.as_ref(), &brought.status, &goals, true).await;
     for line in &missed.lines {
         log.note(line);
@@ -152,7 +179,7 @@ fn note_reboot(brought: &mut Brought, node: &Node, may_reboot: bool) {
     if !may_reboot {
         for wanted in &brought.reboots {
             let mut states = brought.status.goals.iter_mut();
-            if let Some(state) = states.find(|state| state.goal == wanted.goal.goal) {
+            if let Some(state) = states.find(|state| state.is_of(&wanted.goal.goal, &wanted.goal.uid)) {
                 state.message += "; this agent was started without --reboot-command, so it does not reboot the node";
             }
         }

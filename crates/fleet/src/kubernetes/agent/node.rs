@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use super::super::decide::{NodeView, Step, decide};
+use super::super::decide::{AdviceOfGoals, NodeView, Step, decide};
 use super::super::desired::{Desired, HEALS_PER_HOUR_MAX, Permission};
-use super::super::goal::HostGoal;
+use super::super::goal::{Allow, HostGoal};
 use super::super::host::{Host, HostError};
-use super::super::journal::{GoalOwner, Journal};
+use super::super::journal::{GoalOwner, Journal, SetKnob};
 use super::super::reboot::RebootWanted;
 use super::super::report::{Outcomes, Stuck, report, unknown};
 use super::super::state::{GoalState, HostStateStatus, Release};
@@ -19,6 +19,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(30);
 const RETRY_LAST: Duration = Duration::from_secs(1800);
 /// If all settings of a goal were in force already, the journal has no transaction for it. The goal then counts as in force for this long.
 const ALREADY_SO: Duration = Duration::from_secs(600);
+/// How often a host is asked again what a goal would set by advice, if the journal has no transaction for the goal.
+const ADVICE_EVERY: Duration = Duration::from_secs(600);
 /// How often an audit is repeated.
 const AUDIT_EVERY: Duration = Duration::from_secs(3600);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -31,8 +33,11 @@ pub(super) struct NodeAgent {
     /// By name, the goals whose settings were all in force already: the generation, and when this was found.
     already_so: BTreeMap<String, (GoalOwner, Instant)>,
     audited: BTreeMap<String, (GoalOwner, Instant)>,
+    /// What goals set by advice, by the uid of the goal.
+    advice: BTreeMap<String, KnownAdvice>,
     failed: BTreeMap<String, Failed>,
-    heals: BTreeMap<String, VecDeque<Instant>>,
+    /// By name and uid of a goal, when it was healed.
+    heals: BTreeMap<(String, String), VecDeque<Instant>>,
     /// Transactions that could not be reverted: when to try again, and why it failed.
     stuck: BTreeMap<u64, (Instant, String)>,
 }
@@ -42,6 +47,15 @@ struct Failed {
     owner: GoalOwner,
     tries: u32,
     next: Instant,
+}
+
+/// What the advice of a goal sets on this host.
+#[derive(Debug)]
+struct KnownAdvice {
+    owner: GoalOwner,
+    settings: Vec<SetKnob>,
+    /// When the host was last asked; none if the settings are those of the journal.
+    asked: Option<Instant>,
 }
 
 /// The result of a pass.
@@ -79,7 +93,9 @@ impl NodeAgent {
     ) -> Result<Brought, HostError> {
         let mut notes = Vec::new();
         let mut journal = host.journal()?;
-        let desired = NodeView { labels, goals, released }.desired();
+        let view = NodeView { labels, goals, released };
+        self.learn_advice(host, &view, &journal, now);
+        let desired = view.desired(&self.advice());
         self.forget_others(&desired);
         self.stuck.retain(|id, _| journal.transactions.iter().any(|known| known.id == *id && known.is_open()));
         for _ in 0..ROUNDS_MAX {
@@ -103,6 +119,11 @@ impl NodeAgent {
         for (transaction, why) in &stuck {
             status.summary += &format!("; transaction {transaction} could not be put back: {why}");
         }
+        let left_out = view.left_out();
+        if left_out > 0 {
+            let max = desired.len();
+            status.summary += &format!("; {left_out} goals are left out, the youngest: a node takes at most {max}");
+        }
         let retries = self.failed.values().map(|failed| failed.next).chain(self.stuck.values().map(|(next, _)| *next));
         let reboots = reboots(&desired, &status);
         Ok(Brought { status, reboots, boot: host.boot().ok(), again: retries.min(), notes })
@@ -117,7 +138,49 @@ impl NodeAgent {
         before: Option<&HostStateStatus>,
         error: &HostError,
     ) -> HostStateStatus {
-        unknown(before, &NodeView { labels, goals, released }.desired(), error, &self.version)
+        let desired = NodeView { labels, goals, released }.desired(&self.advice());
+        unknown(before, &desired, error, &self.version)
+    }
+
+    fn advice(&self) -> AdviceOfGoals {
+        self.advice.iter().map(|(uid, known)| (uid.clone(), known.settings.clone())).collect()
+    }
+
+    /// Finds out what goals set by advice, so that goals that contradict each other are noticed before one of them is applied. For a goal in
+    /// force, the journal has its settings. For a goal that may be applied now, the host is asked.
+    fn learn_advice(&mut self, host: &impl Host, view: &NodeView<'_>, journal: &Journal, now: Instant) {
+        let desired = view.desired(&self.advice());
+        let advised: Vec<&Desired> =
+            desired.iter().filter(|goal| goal.advised.is_some() && goal.allow > Allow::Audit).collect();
+        self.advice.retain(|_, known| advised.iter().any(|goal| goal.owner == known.owner));
+        for goal in advised {
+            let (uid, owner) = (goal.owner.uid.clone(), goal.owner.clone());
+            let applied: Vec<SetKnob> =
+                goal.transactions(journal).flat_map(|transaction| transaction.settings.clone()).collect();
+            if !applied.is_empty() {
+                self.advice.insert(uid, KnownAdvice { owner, settings: applied, asked: None });
+                continue;
+            }
+            let asked = self.advice.get(&uid).and_then(|known| known.asked);
+            let is_known = asked.is_some_and(|asked| now.duration_since(asked) < ADVICE_EVERY);
+            let waits = self.failed.get(&owner.name).is_some_and(|failed| failed.owner == owner && failed.next > now);
+            if is_known || waits || matches!(goal.permission, Permission::Waiting { .. }) {
+                continue;
+            }
+            match host.advice(goal) {
+                Ok(settings) => {
+                    let known = self.advice.entry(uid);
+                    let known = known.or_insert(KnownAdvice { owner, settings: Vec::new(), asked: None });
+                    // What another goal sets now is not advised now. Without that goal it would be, so known advice stays.
+                    let is_other =
+                        |old: &SetKnob| !settings.iter().any(|set| (&set.knob, &set.place) == (&old.knob, &old.place));
+                    known.settings.retain(is_other);
+                    known.settings.extend(settings);
+                    known.asked = Some(now);
+                }
+                Err(error) => self.note_failure(owner, error, now),
+            }
+        }
     }
 
     /// The steps to take now. Steps that wait for their next attempt are left out.
@@ -127,7 +190,7 @@ impl NodeAgent {
             self.already_so.get(&owner.name).is_some_and(|(of, at)| of == owner && recent(at, ALREADY_SO))
         };
         let may_heal = |owner: &GoalOwner| {
-            let heals = self.heals.get(&owner.name).into_iter().flatten();
+            let heals = self.heals.get(&(owner.name.clone(), owner.uid.clone())).into_iter().flatten();
             heals.filter(|at| recent(at, HOUR)).count() < HEALS_PER_HOUR_MAX
         };
         let is_due = |step: &Step| match step {
@@ -175,7 +238,7 @@ impl NodeAgent {
     fn apply(&mut self, host: &impl Host, goal: Desired, heals: bool, now: Instant) -> (String, bool) {
         let name = goal.owner.name.clone();
         if heals {
-            let heals = self.heals.entry(name.clone()).or_default();
+            let heals = self.heals.entry((name.clone(), goal.owner.uid.clone())).or_default();
             heals.push_back(now);
             while heals.len() > HEALS_PER_HOUR_MAX {
                 heals.pop_front();
@@ -193,30 +256,34 @@ impl NodeAgent {
                 (format!("{what} goal {name}, generation {}", goal.owner.generation), true)
             }
             Err(error) => {
-                let before = self.failed.get(&name).filter(|failed| failed.owner == goal.owner);
-                let tries = before.map_or(0, |failed| failed.tries);
-                let wait = RETRY_FIRST.saturating_mul(1 << tries.min(10)).min(RETRY_LAST);
-                let failed = Failed { owner: goal.owner, tries: tries.saturating_add(1), next: now + wait };
-                self.failed.insert(name.clone(), failed);
                 let text = format!("failed to apply goal {name}: {error}");
-                self.outcomes.insert(name, Err(error));
+                self.note_failure(goal.owner, error, now);
                 (text, false)
             }
         }
     }
 
+    /// Notes why a goal could not be applied, and when to try again.
+    fn note_failure(&mut self, owner: GoalOwner, error: HostError, now: Instant) {
+        let before = self.failed.get(&owner.name).filter(|failed| failed.owner == owner);
+        let tries = before.map_or(0, |failed| failed.tries);
+        let wait = RETRY_FIRST.saturating_mul(1 << tries.min(10)).min(RETRY_LAST);
+        self.outcomes.insert(owner.name.clone(), Err(error));
+        let failed = Failed { tries: tries.saturating_add(1), next: now + wait, owner };
+        self.failed.insert(failed.owner.name.clone(), failed);
+    }
+
     /// Forgets goals that no longer apply to this node, and the outcomes of earlier generations.
     fn forget_others(&mut self, desired: &[Desired]) {
-        let is_here = |name: &String, owner: Option<&GoalOwner>| {
-            desired.iter().any(|goal| goal.owner.name == *name && owner.is_none_or(|owner| *owner == goal.owner))
-        };
         // A withdrawn goal is tried at once if it is released again, because its cause may be gone by then.
         let may_be_tried =
             |owner: &GoalOwner| desired.iter().any(|goal| goal.owner == *owner && goal.permission == Permission::Free);
         self.failed.retain(|_, failed| may_be_tried(&failed.owner));
         self.already_so.retain(|_, (owner, _)| may_be_tried(owner));
-        self.audited.retain(|name, (owner, _)| is_here(name, Some(owner)));
-        self.heals.retain(|name, _| is_here(name, None));
+        self.audited.retain(|_, (owner, _)| desired.iter().any(|goal| goal.owner == *owner));
+        // A new generation does not end the limit of heals. A new goal of the same name has its own.
+        self.heals
+            .retain(|(name, uid), _| desired.iter().any(|goal| goal.owner.name == *name && goal.owner.uid == *uid));
         let (failed, already_so, audited) = (&self.failed, &self.already_so, &self.audited);
         self.outcomes
             .retain(|name, _| failed.contains_key(name) || already_so.contains_key(name) || audited.contains_key(name));
@@ -227,7 +294,8 @@ impl NodeAgent {
 fn reboots(desired: &[Desired], status: &HostStateStatus) -> Vec<RebootWanted> {
     let waits = |goal: &&Desired| {
         let mut states = status.goals.iter();
-        let is_it = |state: &GoalState| state.goal == goal.owner.name && state.generation == goal.owner.generation;
+        let GoalOwner { name, uid, generation } = &goal.owner;
+        let is_it = |state: &GoalState| state.is_of(name, uid) && state.generation == *generation;
         states.any(|state| is_it(state) && state.needs_reboot)
     };
     let wanted = |goal: &Desired| {

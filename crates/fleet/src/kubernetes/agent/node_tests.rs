@@ -27,6 +27,8 @@ struct Inner {
     refuses: bool,
     keeps: bool,
     pending: Vec<PendingKnob>,
+    /// What the audit advises for the goal of this name.
+    advice: BTreeMap<String, Vec<String>>,
     calls: u32,
 }
 
@@ -43,6 +45,10 @@ impl Inner {
 fn pair(setting: &str) -> (String, String) {
     let (knob, value) = setting.split_once('=').unwrap();
     (knob.to_owned(), value.to_owned())
+}
+
+fn set_knob(knob: &str, value: &str) -> SetKnob {
+    SetKnob { knob: knob.to_owned(), place: String::new(), value: value.to_owned() }
 }
 
 impl Host for FakeHost {
@@ -69,19 +75,34 @@ impl Host for FakeHost {
         if inner.refuses {
             return Err(HostError::Refused { why: "no".to_owned() });
         }
-        let wanted: BTreeMap<String, String> = goal.settings.iter().map(|setting| pair(setting)).collect();
+        let advised = inner.advice.get(&goal.owner.name).into_iter().flatten();
+        let wanted: BTreeMap<String, String> =
+            goal.settings.iter().chain(advised).map(|setting| pair(setting)).collect();
         let before = wanted.keys().filter_map(|knob| Some((knob.clone(), inner.values.get(knob)?.clone()))).collect();
         let id = inner.transactions.len() as u64 + 1;
         let is_killed = inner.is_killed();
         let status = if is_killed { Status::Interrupted } else { Status::InForce };
         let half = if is_killed { wanted.len() / 2 } else { wanted.len() };
         inner.values.extend(wanted.clone().into_iter().take(half));
-        inner.transactions.push((OwnedTransaction { id, owner: goal.owner.clone(), status }, before, wanted));
+        let settings = wanted.iter().map(|(knob, value)| set_knob(knob, value)).collect();
+        let transaction = OwnedTransaction { id, owner: goal.owner.clone(), status, settings };
+        inner.transactions.push((transaction, before, wanted));
         if is_killed {
             Err(HostError::Unreachable { why: "killed".to_owned() })
         } else {
             Ok(Applied { already_so: false })
         }
+    }
+
+    fn advice(&self, goal: &Desired) -> Result<Vec<SetKnob>, HostError> {
+        let inner = self.0.lock().unwrap();
+        if inner.refuses {
+            return Err(HostError::Refused { why: "no".to_owned() });
+        }
+        let advised = inner.advice.get(&goal.owner.name).into_iter().flatten().map(|setting| pair(setting));
+        // Advice is what is not so.
+        let advised = advised.filter(|(knob, value)| inner.values.get(knob) != Some(value));
+        Ok(advised.map(|(knob, value)| set_knob(&knob, &value)).collect())
     }
 
     fn boot(&self) -> Result<String, HostError> {
@@ -261,7 +282,8 @@ fn drift_at_another_place_belongs_to_another_goal() {
     let found = [drift("24"), drift("25"), drift("/etc/systemd/system/evenkeel-boot.service")];
     let count = |setting: &str| {
         let goals = [goal("one", &[setting])];
-        let desired = NodeView { labels: &BTreeMap::new(), goals: &goals, released: &[] }.desired();
+        let desired =
+            NodeView { labels: &BTreeMap::new(), goals: &goals, released: &[] }.desired(&AdviceOfGoals::new());
         desired[0].drift(&found).len()
     };
     assert_eq!((count("irq.affinity@24=0"), count("irq.affinity=0")), (2, 3));
@@ -342,4 +364,109 @@ fn only_what_waits_for_a_boot_asks_for_a_reboot() {
             assert_eq!(brought.reboots.len(), usize::from(needs_reboot && reboot.is_some()));
         }
     }
+}
+
+#[test]
+fn goals_that_contradict_each_other_by_advice_are_refused_in_the_order_of_their_age() {
+    let advised = |name: &str| {
+        let mut goal = goal(name, &[]);
+        goal.spec.advised = Some(Default::default());
+        goal
+    };
+    let host = FakeHost::new();
+    let advice = [("a-latency", "vm.swappiness=10"), ("c-throughput", "vm.swappiness=30")];
+    host.0.lock().unwrap().advice =
+        advice.iter().map(|(goal, setting)| ((*goal).to_owned(), vec![(*setting).to_owned()])).collect();
+    let goals = [advised("c-throughput"), goal("b-stated", &["vm.swappiness=20"]), advised("a-latency")];
+    let now = Instant::now();
+    // In force at once, and also when the agent starts anew and the advice has nothing left to change.
+    for _ in 0..2 {
+        let mut agent = NodeAgent::new("1".to_owned());
+        for _ in 0..3 {
+            let brought = bring(&mut agent, &host, &goals, now);
+            let states: Vec<(&str, GoalPhase, &str)> = brought
+                .status
+                .goals
+                .iter()
+                .map(|state| (state.goal.as_str(), state.phase, state.message.as_str()))
+                .collect();
+            let by = "vm.swappiness is 10 by the advice of the older goal a-latency, and";
+            assert_eq!(
+                states,
+                [
+                    ("a-latency", GoalPhase::InForce, ""),
+                    ("b-stated", GoalPhase::Refused, format!("{by} 20 here").as_str()),
+                    ("c-throughput", GoalPhase::Refused, format!("{by} 30 by the advice here").as_str()),
+                ]
+            );
+            assert_eq!(host.values(), "vm.dirty_ratio=20 vm.swappiness=10");
+        }
+    }
+    // Without the oldest, the next one applies.
+    let mut agent = NodeAgent::new("1".to_owned());
+    let brought = bring(&mut agent, &host, &goals[..2], now);
+    assert_eq!(brought.status.summary, "1 InForce, 1 Refused");
+    assert_eq!(host.values(), "vm.dirty_ratio=20 vm.swappiness=20");
+    // Advice that is in force already is a claim for as long as the agent knows it.
+    let host = FakeHost::new();
+    host.0.lock().unwrap().advice = BTreeMap::from([("a-latency".to_owned(), vec!["vm.swappiness=10".to_owned()])]);
+    host.set("vm.swappiness=10");
+    let mut agent = NodeAgent::new("1".to_owned());
+    let brought = bring(&mut agent, &host, &[advised("a-latency")], now);
+    assert_eq!(brought.status.goals[0].phase, GoalPhase::InForce);
+}
+
+#[test]
+fn a_host_that_cannot_say_what_it_advises_gets_nothing_of_that_goal() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    let mut one = goal("one", &[]);
+    one.spec.advised = Some(Default::default());
+    host.0.lock().unwrap().advice = BTreeMap::from([("one".to_owned(), vec!["vm.swappiness=10".to_owned()])]);
+    host.0.lock().unwrap().refuses = true;
+    let now = Instant::now();
+    let brought = bring(&mut agent, &host, std::slice::from_ref(&one), now);
+    let state = &brought.status.goals[0];
+    assert_eq!((state.phase, state.message.as_str()), (GoalPhase::Refused, "refused, and all is as before: no"));
+    host.0.lock().unwrap().refuses = false;
+    let again = brought.again.unwrap();
+    assert_eq!(again - now, RETRY_FIRST);
+    assert_eq!(bring(&mut agent, &host, std::slice::from_ref(&one), now).notes, Vec::<String>::new());
+    assert_eq!(bring(&mut agent, &host, &[one], again).status.goals[0].phase, GoalPhase::InForce);
+}
+
+#[test]
+fn a_goal_of_the_same_name_has_its_own_state_and_its_own_limit_of_heals() {
+    let (host, mut agent) = (FakeHost::new(), NodeAgent::new("1".to_owned()));
+    let mut one = goal("one", &["vm.swappiness=10"]);
+    one.spec.on_drift = OnDrift::Heal;
+    let now = Instant::now();
+    for _ in 0..=HEALS_PER_HOUR_MAX + 1 {
+        bring(&mut agent, &host, std::slice::from_ref(&one), now);
+        host.set("vm.swappiness=30");
+    }
+    assert_eq!(bring(&mut agent, &host, std::slice::from_ref(&one), now).status.goals[0].phase, GoalPhase::Drifted);
+    one.metadata.uid = Some("another".to_owned());
+    bring(&mut agent, &host, std::slice::from_ref(&one), now);
+    host.set("vm.swappiness=30");
+    let status = bring(&mut agent, &host, std::slice::from_ref(&one), now).status;
+    assert_eq!((status.goals[0].phase, status.goals[0].uid.as_str()), (GoalPhase::InForce, "another"));
+    // What could not be put back belongs to the deleted goal, and the new one says what it waits for.
+    host.0.lock().unwrap().keeps = true;
+    one.metadata.uid = Some("a-third".to_owned());
+    let status = bring(&mut agent, &host, std::slice::from_ref(&one), now).status;
+    let of = |uid: &str| status.goals.iter().find(|state| state.uid == uid).unwrap();
+    assert_eq!(of("another").phase, GoalPhase::NotPutBack);
+    let third = of("a-third");
+    assert_eq!(third.phase, GoalPhase::Waiting);
+    assert!(third.message.starts_with("not applied yet: transaction "), "{}", third.message);
+    assert!(third.message.ends_with(" of goal one, generation 1, has to be put back first"), "{}", third.message);
+}
+
+#[test]
+fn the_youngest_goals_beyond_the_limit_are_left_out_and_counted() {
+    let goals: Vec<HostGoal> = (0..203).map(|i| goal(&format!("goal-{i:03}"), &["vm.swappiness=10"])).collect();
+    let brought = bring(&mut NodeAgent::default(), &FakeHost::new(), &goals, Instant::now());
+    assert_eq!(brought.status.goals.len(), 200);
+    let text = "; 3 goals are left out, the youngest: a node takes at most 200";
+    assert!(brought.status.summary.ends_with(text), "{}", brought.status.summary);
 }

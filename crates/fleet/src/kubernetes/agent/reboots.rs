@@ -206,6 +206,10 @@ impl Reboots {
                 Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409 | 429) => {}
                 Err(error) => {
                     rebooted.lines.push(format!("failed to evict pod {namespace}/{}: {}", pod.name_any(), why(&error)));
+                    // The API server gave no answer. Each further eviction would wait as long, while nobody looks after the host.
+                    if !matches!(error, kube::Error::Api(_)) {
+                        return;
+                    }
                 }
             }
         }
@@ -229,7 +233,7 @@ fn drained(pod: &Pod) -> DrainedPod {
 /// The goals of a reboot that are not in force now, each with the reason.
 fn not_in_force(record: &RebootRecord, status: &HostStateStatus) -> Vec<String> {
     let is_its = |state: &&GoalState| {
-        record.goals.iter().any(|known| known.goal == state.goal && known.generation == state.generation)
+        record.goals.iter().any(|known| known.is_of(&state.goal, &state.uid) && known.generation == state.generation)
     };
     let bad = status.goals.iter().filter(is_its);
     let bad = bad.filter(|state| state.needs_reboot || state.phase.is_bad());
