@@ -134,6 +134,21 @@ function showNetwork(point) {
   byId("network-text").textContent = point
     ? `${timeText(point.at_ms)}: full socket buffers ${each(point.drops.udp_buffers)}, full CPU queues ${each(point.drops.backlog)}, interfaces ${each(point.drops.interfaces)}`
     : "";
+  const left = leftOut(state.model);
+  byId("network-left-out").textContent = left.join("; ");
+  byId("network-left-out").hidden = left.length === 0;
+}
+
+// What is not watched because there is too much of it.
+function leftOut(model) {
+  if (!model) return [];
+  const some = (count, text) => (count > 0 ? [`${count} ${text}`] : []);
+  const ofServer = ({ name, udp }) => some(udp.sockets_beyond, `more UDP sockets of ${name}, with fewer drops, are not watched`);
+  return [
+    ...some(model.host.interfaces_beyond, "more interfaces, with fewer drops and packets, are not watched"),
+    ...some(model.host.disks_beyond, "less busy disks are not watched"),
+    ...model.servers.flatMap(ofServer),
+  ];
 }
 
 function showSettings(settings) {

@@ -70,7 +70,11 @@ pub(crate) fn base() -> Facts {
             xen_persistent_grants: Fact::absent("no disk is a Xen disk"),
         },
         network: Network { nics: Known(vec![nic("eth0", 1, 24), loopback()]) },
-        limits: Limits { cpu: Known(CpuLimit::Unlimited), cpus_allowed: Known(set("0-3")) },
+        limits: Limits {
+            cpu: Known(CpuLimit::Unlimited),
+            cpus_allowed: Known(set("0-3")),
+            memory: Known(MemoryLimit::Unlimited),
+        },
         owners: owners(),
         daemons: Daemons {
             background_timers: Known(vec![]),

@@ -41,11 +41,24 @@ impl RunDelay {
     /// # Errors
     /// The kernel's error; `EINVAL` if the file does not have three numbers.
     pub fn read(&self) -> Result<Counted, Errno> {
+        let (run_delay_ns, turns) = self.delay_and_turns()?;
+        // The file's own run time is updated only at the scheduler's tick. The clock's is exact.
+        Ok(Counted { wall_ns: clock::monotonic_ns(), cpu_ns: clock::thread_cpu_ns(), run_delay_ns, turns })
+    }
+
+    /// How long the counted thread has waited for a CPU so far, in nanoseconds. Any thread may call this.
+    ///
+    /// # Errors
+    /// The kernel's error; `EINVAL` if the file does not have three numbers.
+    pub fn run_delay_ns(&self) -> Result<u64, Errno> {
+        Ok(self.delay_and_turns()?.0)
+    }
+
+    fn delay_and_turns(&self) -> Result<(u64, u64), Errno> {
         let mut bytes = [0; 96];
         let length = self.file.read_at(&mut bytes, 0).map_err(|error| Errno::from(&error))?;
         let (_, run_delay_ns, turns) = parse_schedstat(&bytes[..length]).ok_or(Errno::INVAL)?;
-        // The kernel updates the run time in the file only at the scheduler's tick. The clock's time is exact.
-        Ok(Counted { wall_ns: clock::monotonic_ns(), cpu_ns: clock::thread_cpu_ns(), run_delay_ns, turns })
+        Ok((run_delay_ns, turns))
     }
 }
 
@@ -100,5 +113,6 @@ mod tests {
         }
         assert!(second.wall_ns > first.wall_ns && second.cpu_ns > first.cpu_ns, "{first:?} {second:?}");
         assert!(second.run_delay_ns >= first.run_delay_ns && second.turns >= first.turns);
+        assert!(ours.run_delay_ns().unwrap() >= second.run_delay_ns);
     }
 }

@@ -1,5 +1,7 @@
 //! `evenkeel credits`: forecasts when the CPU credits of a burstable instance run out.
 
+mod stored;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -30,20 +32,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Forecast when the CPU credits of a burstable instance run out
 ///
-/// Shows when the credits run out, and for how long the instance is then held at its baseline.
-/// It also shows the cost of the unlimited mode,
-/// and which types of the same cloud serve the whole load from their credits.
-/// The CSV has the columns `time` and `cpus` or `cpu_percent`; CloudWatch's `Timestamp` and `CPUUtilization` work too.
-/// Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
+/// Shows when the credits run out, and for how long the instance is then held at its baseline. It also shows the cost of the unlimited mode,
+/// and which types of the same cloud serve the whole load from their credits. The CSV has the columns `time` and `cpus` or `cpu_percent`;
+/// CloudWatch's `Timestamp` and `CPUUtilization` work too. A folder is a store of `evenkeel watch`. Knows Amazon's T2, T3, T3a and T4g, and Azure's B series.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   evenkeel credits
   evenkeel credits cpu.csv --type t3.medium
+  evenkeel credits /var/lib/evenkeel/watch --type t3.medium
   evenkeel credits cpu.csv --type t3.medium --mode standard --credits launch --days 90
   evenkeel credits --type Standard_B2s --for 10m")]
 pub(crate) struct Args {
-    /// The CPU use, as CSV [default: this machine's, observed for --for]
-    #[arg(value_name = "CPU.csv")]
+    /// The CPU use, as CSV, or the folder of a store of `watch` [default: this machine's, observed for --for]
+    #[arg(value_name = "CPU.csv|DIR")]
     trace: Option<PathBuf>,
     /// The instance type [default: this machine's]
     #[arg(long = "type", value_name = "TYPE")]
@@ -87,7 +88,7 @@ enum Mode {
 /// The forecast.
 #[derive(Serialize, schemars::JsonSchema)]
 pub(crate) struct Answer {
-    /// The table of CPU use; `null` if this machine was observed.
+    /// The table of CPU use, or the folder of the store; `null` if this machine was observed.
     file: Option<String>,
     #[serde(flatten)]
     report: CreditsReport,
@@ -99,6 +100,13 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
     // Fail before the observation, because it takes a minute by default.
     credits::rates(&instance).map_err(|error| args.failure(error))?;
     let trace = match &args.trace {
+        Some(path) if path.is_dir() => {
+            if args.vcpus.is_some() {
+                let sentence = format!("--vcpus says what 100 % is, and the store {} has CPU times", path.display());
+                return Err(Failure::wrong_use(sentence).hint("leave out --vcpus"));
+            }
+            stored::read(path)?
+        }
         Some(path) => {
             let vcpus = args.vcpus.or_else(|| instance.number(Kind::Vcpus).map(|vcpus| vcpus as u32));
             credits::read_trace(user_table::open(path, TRACE_BYTES_MAX)?, vcpus).map_err(|error| args.failure(error))?

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_host::catalogue::{Figure, Instance};
-use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, Numa, Tick};
+use evenkeel_host::facts::{CpuLimit, Cpus, Idle, Limits, Machine, Memory, MemoryLimit, Numa, Tick};
 use evenkeel_host::{Fact, Facts, Place, knobs};
 use evenkeel_sys::CpuSet;
 use serde::Serialize;
@@ -323,6 +323,14 @@ fn limits(page: &mut Page, limits: &Limits) {
     page.heading("Limits of our control group");
     page.fact_as("CPU time", &limits.cpu, cpu_limit);
     page.fact_as("CPUs", &limits.cpus_allowed, list_or_none);
+    page.fact_as("memory", &limits.memory, memory_limit);
+}
+
+fn memory_limit(limit: &MemoryLimit) -> String {
+    match limit {
+        MemoryLimit::Unlimited => "no limit".to_owned(),
+        MemoryLimit::Bytes(size) => bytes(*size),
+    }
 }
 
 fn sysctls(page: &mut Page, facts: &Facts) {

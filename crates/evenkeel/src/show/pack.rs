@@ -71,6 +71,12 @@ fn summary(page: &mut Page, report: &Report) {
         let whole = node.memory_mib.map_or_else(|| "an unknown size".to_owned(), |mib| format!("{mib:.0} MiB"));
         page.row(&name, PLAIN, &format!("{:.0} MiB of {whole} for sessions", node.memory_used_mib));
     }
+    if let Some(limit) = report.rules.memory_limit_mib {
+        let used: f64 = report.nodes.iter().map(|node| node.memory_used_mib).sum();
+        let whose =
+            report.slice.as_ref().map_or_else(|| "the control group".to_owned(), |slice| format!("slice {slice}"));
+        page.row("memory limit", PLAIN, &format!("{used:.0} of {limit:.0} MiB that {whose} allows"));
+    }
     page.line(PLAIN, "");
 }
 

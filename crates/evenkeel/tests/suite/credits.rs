@@ -87,3 +87,57 @@ fn what_is_wrong_is_named() {
     let seen = scene.run("credits wrong.csv --type t3.nano");
     assert!(seen.stderr.contains("line 3: column \"cpus\": \"-3\" is not a number of CPUs from 0 to 10000"), "{seen}");
 }
+
+/// Samples of a machine with two CPUs, taken at these minutes after its boot, of which one CPU is busy for `busy` of the time.
+fn store(dir: &std::path::Path, boots: &[(u64, &[u64])], busy: f64) {
+    use evenkeel_hostfs::Root;
+    use evenkeel_watch::sample::Moment;
+    use evenkeel_watch::store::{StoreOptions, StoreWriter};
+    use evenkeel_watch::{Collector, CollectorOptions};
+
+    let mut writer = StoreWriter::open(dir, StoreOptions::default()).unwrap();
+    for (began_minute, minutes) in boots {
+        for minute in *minutes {
+            let ticks = minute * 6000;
+            let user = (ticks as f64 * busy) as u64;
+            let stat = format!("cpu0 {user} 0 0 {} 0 0 0 0 0 0\ncpu1 0 0 0 {ticks} 0 0 0 0 0 0\n", ticks - user);
+            let root = Root::from(std::collections::BTreeMap::from([("/proc/stat".to_owned(), stat)]));
+            let mut sample = Collector::new(root, CollectorOptions::default()).sample();
+            let ns = minute * 60_000_000_000;
+            let realtime_ns = 1_795_780_800_000_000_000 + began_minute * 60_000_000_000 + ns;
+            sample.at = Moment { monotonic_ns: ns, boottime_ns: ns, realtime_ns };
+            sample.is_live = true;
+            writer.append(&sample).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_store_of_watch_is_a_trace() {
+    let scene = scene();
+    let minutes: Vec<u64> = (10..130).collect();
+    store(&scene.path("store"), &[(0, &minutes)], 0.7);
+    let (code, answer) = scene.json("credits store --type t3.medium");
+    assert_eq!((code, answer["file"].as_str()), (0, Some("store")), "{answer}");
+    let load = |answer: &serde_json::Value, field: &str| answer["load"][field].as_f64().unwrap();
+    assert!((load(&answer, "cpus_mean") - 0.7).abs() < 1e-6 && load(&answer, "seconds") == 7140.0, "{answer}");
+    assert_eq!(load(&answer, "steal_share"), 0.0);
+    // The machine was off for an hour, and `watch` did not run for two.
+    store(&scene.path("gaps"), &[(0, &[10, 11, 131, 132]), (192, &[1, 2, 3])], 0.5);
+    let (_, answer) = scene.json("credits gaps --type t3.medium");
+    assert!((load(&answer, "cpus_mean") - 0.5).abs() < 1e-6 && load(&answer, "seconds") == 7440.0, "{answer}");
+    let caveats = answer["caveats"].to_string();
+    assert!(
+        caveats.contains("1.0 h of the store are left out") && caveats.contains("for 2.0 h of the store"),
+        "{caveats}"
+    );
+    store(&scene.path("single"), &[(0, &[10])], 0.5);
+    for (line, expected) in [
+        ("credits single --type t3.medium", "it has less than two samples with CPU times of one boot"),
+        ("credits store --type t3.medium --vcpus 2", "--vcpus says what 100 % is"),
+        ("credits . --type t3.medium", "no sample"),
+    ] {
+        let seen = scene.run(line);
+        assert!(seen.code == 2 && seen.stderr.contains(expected), "{line}: {seen}");
+    }
+}

@@ -114,6 +114,37 @@ fn the_page_shows_the_bound_of_the_cpu_and_one_line_for_all() {
     assert_eq!((code, &answer["load"]), (0, &0.7.into()));
 }
 
+/// The machine has memory for all sessions, and the slice in which they run has not.
+#[test]
+fn the_memory_limit_of_a_slice_bounds_the_sessions() {
+    let scene = scene();
+    let path = format!("{}/../../hosts/qemu-4-nodes-6.1.txt", env!("CARGO_MANIFEST_DIR"));
+    let slice = "/sys/fs/cgroup/a.slice/a-b.slice/memory.max = 524288000\n\
+                 /sys/fs/cgroup/a.slice/memory.max = max\n/sys/fs/cgroup/a.slice/cpu.max = max 100000\n\
+                 /sys/fs/cgroup/a.slice/a-b.slice/cpu.max = 800000 100000\n\
+                 /sys/fs/cgroup/a.slice/a-b.slice/cpuset.cpus.effective = 0-7\nend\n";
+    scene.write("limited.txt", std::fs::read_to_string(path).unwrap().replace("\nend\n", &format!("\n{slice}")));
+    let line = "pack plan sessions.csv --host limited.txt --slice a-b.slice";
+    let (code, answer) = scene.json(line);
+    assert_eq!((code, &answer["slice"], &answer["rules"]["memory_limit_mib"]), (1, &"a-b.slice".into(), &500.0.into()));
+    assert_eq!(answer["rules"]["quota_cpus"], 8.0);
+    let memory: f64 =
+        answer["nodes"].as_array().unwrap().iter().map(|node| node["memory_used_mib"].as_f64().unwrap()).sum();
+    assert!(memory > 400.0 && memory <= 500.0, "{answer}");
+    let why = "the memory limit of slice a-b.slice (500 MiB) is used up";
+    assert_eq!((&answer["left_out"][0]["resource"], &answer["left_out"][0]["why"]), (&"memory".into(), &why.into()));
+    let page = scene.run(line).stdout;
+    assert!(page.contains("memory limit") && page.contains("of 500 MiB that slice a-b.slice allows"), "{page}");
+    assert_eq!(scene.run("pack plan sessions.csv --host limited.txt").code, 0, "other limits hold elsewhere");
+    for (slice, code, expected) in [
+        ("other.slice", 4, "hold the limits of slice other.slice"),
+        ("a-b.service", 2, "it is not the name of a slice"),
+    ] {
+        let seen = scene.run(&format!("pack plan sessions.csv --host limited.txt --slice {slice}"));
+        assert!(seen.code == code && seen.stderr.contains(expected), "{seen}");
+    }
+}
+
 #[test]
 fn a_wrong_table_is_an_error_that_names_the_line() {
     let scene = scene();

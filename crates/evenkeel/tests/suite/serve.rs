@@ -112,6 +112,20 @@ fn only_who_may_gets_an_answer() {
     assert_eq!(status("/metrics", &bearer), 200);
     assert_eq!(status("/metrics", &format!("{bearer}Host: evil.example\r\n")), 421);
     assert_eq!(status("/metrics", &format!("{bearer}Host: game1.example:80\r\n")), 200);
+    // A request names one host, also in the form for proxies.
+    for hosts in
+        ["Host: localhost\r\nHost: evil.example\r\n", "Host: evil.example\r\nHost: localhost\r\n", "Host: \r\n"]
+    {
+        assert_eq!(status("/metrics", &format!("{bearer}{hosts}")), 400, "{hosts}");
+    }
+    for (address, host, expected) in [
+        ("http://evil.example/metrics", "localhost", 400),
+        ("http://localhost/metrics", "evil.example", 400),
+        ("http://evil.example/metrics", "evil.example", 421),
+        ("http://LOCALHOST:80/metrics", "localhost:80", 200),
+    ] {
+        assert_eq!(status(address, &format!("{bearer}Host: {host}\r\n")), expected, "{address} {host}");
+    }
     let first = server.get(&format!("/?token={TOKEN}"));
     assert!(first.status == 303 && first.head.contains("location: /\r\n"), "{}", first.head);
     assert!(first.head.contains("httponly; samesite=strict"), "{}", first.head);

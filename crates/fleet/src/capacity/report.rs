@@ -4,80 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::drift::{Drift, drift};
 use super::search::{Found, Search};
+use super::window::{Limit, MachineUse, Window};
 use crate::sessions::Session;
-
-/// A limit that every session has to hold in a window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Limit {
-    /// The metric of the workload, such as `tick_lateness_us_p99`.
-    pub metric: String,
-    /// The unit of the metric.
-    pub unit: String,
-    /// The highest allowed value, or the lowest if higher is better.
-    pub value: f64,
-    /// Whether larger numbers are better.
-    pub is_higher_better: bool,
-}
-
-impl Limit {
-    /// Whether a value is within the limit.
-    pub fn is_held(&self, value: f64) -> bool {
-        if self.is_higher_better { value >= self.value } else { value <= self.value }
-    }
-
-    /// The worse of two values.
-    pub fn worse(&self, a: f64, b: f64) -> f64 {
-        if self.is_higher_better { a.min(b) } else { a.max(b) }
-    }
-}
-
-/// The use of the machine in a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MachineUse {
-    /// CPUs in use.
-    pub cpus_busy: f64,
-    /// The share of CPU time that the hypervisor gave to others.
-    pub steal_share: f64,
-    /// Available memory, in MiB.
-    pub memory_available_mib: f64,
-    /// UDP packets per second that found a full buffer.
-    pub udp_drops_per_s: f64,
-    /// How often per second the CPU quota of the control group was used up. A log of an earlier version lacks this number.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
-    pub throttled_per_s: f64,
-}
-
-/// A window with one number of sessions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Window {
-    /// Whether the settings that are compared were in force.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub with_settings: bool,
-    /// Running sessions.
-    pub sessions: u32,
-    /// For each limit, the value of the worst session; none if a session had no value.
-    pub worst: Vec<Option<f64>>,
-    /// The CPU time of a session on average, in CPUs; none if the workload does not count it.
-    pub session_cpus: Option<f64>,
-    /// The use of the machine.
-    pub machine: MachineUse,
-}
-
-impl Window {
-    /// Whether the window can belong to a search with these limits and at most this many sessions. A file may have any window.
-    pub fn is_of(&self, limits: &[Limit], sessions_max: u32) -> bool {
-        (1..=sessions_max).contains(&self.sessions) && self.worst.len() == limits.len()
-    }
-
-    /// Whether all sessions held all limits.
-    pub fn is_held(&self, limits: &[Limit]) -> bool {
-        limits.iter().zip(&self.worst).all(|(limit, worst)| worst.is_some_and(|value| limit.is_held(value)))
-    }
-}
 
 /// The machine that sessions share.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,7 +106,7 @@ pub struct CapacityReport {
 }
 
 /// A limit of the answer.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 enum Caveat {
     #[error("the load runs on this machine too, and takes from it what players elsewhere would not")]
     LoadHere,
@@ -192,14 +122,27 @@ enum Caveat {
         "{0} sessions hold the limits in about half of the windows, and are the most that --max allows: the upper bound is not proven"
     )]
     CloseToMost(u32),
+    #[error(
+        "the machine changed during the search: with the same number of sessions, later windows were {0}. The interval assumes a machine that \
+         does not change, so search again and compare"
+    )]
+    Drift(&'static str),
+    #[error(
+        "a window has about {ticks:.0} ticks of a session, so one bad tick of any session breaks the limit {metric}={value}. With many \
+         sessions that happens by chance, so more of them may hold the share itself; a longer --window judges it better"
+    )]
+    ShareByChance { metric: String, value: f64, ticks: f64 },
     #[error("not even one session holds the limits here")]
     NotOne,
     #[error("what a session takes may be too low: it follows also from windows in which the limits were broken")]
     NeedFromBroken,
 }
 
-/// Thresholds for what limits the number of sessions.
-/// Steal and busy CPUs limit it from these shares on; memory limits it if a smaller share is available.
+/// The share of a session's ticks that it missed.
+const SHARE_OF_TICKS: &str = "missed_ticks_share";
+
+/// Thresholds for what limits the number of sessions. Steal and busy CPUs limit it from these shares on; memory limits it if a smaller
+/// share is available.
 const STEAL_SHARE_MIN: f64 = 0.02;
 const BUSY_SHARE_MIN: f64 = 0.85;
 const MEMORY_SHARE_MIN: f64 = 0.05;
@@ -250,6 +193,13 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
     let is_close = ended == Ended::Proven && found.at_most.is_none() && ended_by.is_some();
     caveats.extend(most.filter(|_| is_close).map(Caveat::CloseToMost));
     caveats.extend((found.at_most == Some(0)).then_some(Caveat::NotOne));
+    caveats.extend(drift(windows, &subject.limits).map(|drift| {
+        Caveat::Drift(match drift {
+            Drift::Worse => "worse",
+            Drift::Better => "better",
+        })
+    }));
+    caveats.extend(share_by_chance(&subject, windows));
     let (need, is_need_sure) = need(&curve, windows, found.sessions, subject.tick_hz);
     caveats.extend((need.is_some() && !is_need_sure).then_some(Caveat::NeedFromBroken));
     CapacityReport {
@@ -268,6 +218,25 @@ pub fn report(subject: Subject, search: &Search, windows: &[Window], ended: Ende
         curve,
         caveats: caveats.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// Whether windows with several sessions broke only a share that a single bad tick of a window exceeds.
+fn share_by_chance(subject: &Subject, windows: &[Window]) -> Option<Caveat> {
+    let ticks = subject.tick_hz? * subject.window_ms as f64 / 1000.0;
+    let is_coarse = |limit: &Limit| limit.metric == SHARE_OF_TICKS && limit.value * ticks < 1.0;
+    let (nth, limit) = subject.limits.iter().enumerate().find(|(_, limit)| is_coarse(limit))?;
+    let without = |of: &[Limit]| {
+        of.iter().enumerate().filter(|(at, _)| *at != nth).map(|(_, one)| one.clone()).collect::<Vec<_>>()
+    };
+    let others = without(&subject.limits);
+    let breaks_alone = |window: &Window| {
+        let mut rest = window.clone();
+        rest.worst.remove(nth);
+        window.sessions > 1 && !window.is_held(&subject.limits) && rest.is_held(&others)
+    };
+    let value = limit.value;
+    let has_one = windows.iter().filter(|window| window.worst.len() > nth).any(breaks_alone);
+    has_one.then(|| Caveat::ShareByChance { metric: limit.metric.clone(), value, ticks })
 }
 
 fn curve(limits: &[Limit], windows: &[Window]) -> Vec<Step> {
@@ -485,5 +454,41 @@ mod tests {
         (0..8).for_each(|_| search.add(1, true));
         let report = super::report(subject(), &search, &[window(1, 10.0, 0.2)], Ended::Proven);
         assert!(report.caveats.iter().any(|caveat| caveat.contains("--max raises the most")), "{:?}", report.caveats);
+    }
+
+    #[test]
+    fn a_change_of_the_machine_is_a_caveat() {
+        let windows = |step: f64| -> Vec<Window> {
+            (0..20).map(|at| window(10 + at % 2, 1500.0 + step * f64::from(at) + f64::from(at * 7 % 5), 1.0)).collect()
+        };
+        let caveats = |step: f64| from_windows(&windows(step)).caveats.join("; ");
+        assert!(
+            caveats(50.0).contains("later windows were worse") && caveats(-50.0).contains("later windows were better")
+        );
+        assert!(!caveats(0.0).contains("the machine changed"), "{}", caveats(0.0));
+    }
+
+    /// One of 150 ticks is 0.7 %, so a single missed tick breaks a limit of 0.1 %.
+    #[test]
+    fn a_share_that_one_bad_tick_breaks_is_a_caveat() {
+        let share = Limit {
+            metric: SHARE_OF_TICKS.to_owned(),
+            unit: "share".to_owned(),
+            value: 0.001,
+            is_higher_better: false,
+        };
+        let caveats = |sessions: u32, late: f64, missed: f64, window_ms: u64| {
+            let mut asked = Subject { window_ms, ..subject() };
+            asked.limits.push(share.clone());
+            let windows = [Window { worst: vec![Some(late), Some(missed)], ..window(sessions, 0.0, 1.0) }];
+            report(asked, &Search::new(64), &windows, Ended::Stopped).caveats.join("; ")
+        };
+        let is_one =
+            |caveats: String| caveats.contains("one bad tick of any session breaks the limit missed_ticks_share=0.001");
+        assert!(is_one(caveats(10, 100.0, 0.0067, 3000)));
+        assert!(!is_one(caveats(10, 100.0, 0.0, 3000)), "no window was broken");
+        assert!(!is_one(caveats(10, 9000.0, 0.0067, 3000)), "the lateness broke the window too");
+        assert!(!is_one(caveats(1, 100.0, 0.0067, 3000)), "a single session");
+        assert!(!is_one(caveats(10, 100.0, 0.0067, 20_000)), "1,000 ticks have room for one missed tick");
     }
 }

@@ -12,12 +12,14 @@ use serde::Serialize;
 
 pub use asked::{CreditsAsked, CreditsError, StartCredits};
 pub use forecast::Forecast;
-pub use trace::{Trace, read_trace};
+pub use trace::{StoredTime, Trace, read_trace};
 
 use crate::instances::Architecture;
 
 /// Steal below this share can also come from other guests.
 const STEAL_SHARE_MIN: f64 = 0.02;
+/// Shorter gaps of a store are not reported.
+const GAP_S_MIN: f64 = 600.0;
 /// A trace shorter than this lacks an evening or a night.
 const DAY_S: f64 = 86_400.0;
 
@@ -64,6 +66,10 @@ enum Caveat {
     Steal(f64),
     #[error("the load was observed for less than a day, and is repeated: an evening may differ")]
     ShortTrace,
+    #[error("{:.1} h of the store are left out, because the machine booted between two samples", .0 / 3600.0)]
+    LeftOut(f64),
+    #[error("for {:.1} h of the store, only the mean CPU use is known, because its samples are more than 10 minutes apart", .0 / 3600.0)]
+    Coarse(f64),
     #[error("the balance at the start was taken as full; --credits takes what the cloud's monitoring shows")]
     StartAssumed,
     #[error("{instance_type} has {vcpus} CPU{}, and the load has up to {cpus_max:.2}", if *.vcpus == 1 { "" } else { "s" })]
@@ -116,7 +122,7 @@ pub fn forecast(trace: &Trace, asked: &CreditsAsked) -> Result<CreditsReport, Cr
         steal_share: trace.steal_share,
     };
     let mut report = CreditsReport { load, mode, standard, unlimited, enough, caveats: Vec::new() };
-    report.caveats = caveats(&report, asked).iter().map(ToString::to_string).collect();
+    report.caveats = caveats(&report, trace, asked).iter().map(ToString::to_string).collect();
     Ok(report)
 }
 
@@ -159,13 +165,16 @@ fn enough(
     enough
 }
 
-fn caveats(report: &CreditsReport, asked: &CreditsAsked) -> Vec<Caveat> {
+fn caveats(report: &CreditsReport, trace: &Trace, asked: &CreditsAsked) -> Vec<Caveat> {
     let (name, load) = (&report.standard.instance_type, &report.load);
     let mut caveats = Vec::new();
     caveats.extend(load.steal_share.filter(|share| *share >= STEAL_SHARE_MIN).map(Caveat::Steal));
     if load.seconds < DAY_S {
         caveats.push(Caveat::ShortTrace);
     }
+    let stored = trace.stored;
+    caveats.extend(Some(stored.left_out_s).filter(|seconds| *seconds >= GAP_S_MIN).map(Caveat::LeftOut));
+    caveats.extend(Some(stored.coarse_s).filter(|seconds| *seconds > 0.0).map(Caveat::Coarse));
     if asked.start == StartCredits::Full {
         caveats.push(Caveat::StartAssumed);
     }

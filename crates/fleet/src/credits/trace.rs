@@ -48,6 +48,17 @@ pub struct Trace {
     cpus_max: f64,
     /// The share of CPU time that the hypervisor gave to others, if that was observed.
     pub(super) steal_share: Option<f64>,
+    /// How well a store shows the time. All of it, unless the trace comes from a store.
+    pub(super) stored: StoredTime,
+}
+
+/// The times that a store does not show well, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StoredTime {
+    /// The time that is not in the trace, because the machine booted meanwhile.
+    pub left_out_s: f64,
+    /// The time between samples that are far apart. Only its mean CPU use is known.
+    pub coarse_s: f64,
 }
 
 impl Trace {
@@ -69,12 +80,22 @@ impl Trace {
                 _ => joined.push((seconds, cpus)),
             }
         }
-        (!joined.is_empty()).then_some(Trace { stretches: joined, cpus_max, steal_share: None })
+        (!joined.is_empty()).then_some(Trace {
+            stretches: joined,
+            cpus_max,
+            steal_share: None,
+            stored: StoredTime::default(),
+        })
     }
 
     /// Adds the share of CPU time that the hypervisor gave to others.
     pub fn with_steal(self, share: f64) -> Trace {
         Trace { steal_share: Some(share), ..self }
+    }
+
+    /// Adds how well the store shows the time from which the trace comes.
+    pub fn with_stored(self, stored: StoredTime) -> Trace {
+        Trace { stored, ..self }
     }
 
     /// The length of the trace, in seconds.

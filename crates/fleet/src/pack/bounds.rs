@@ -47,7 +47,7 @@ pub(super) fn placeable(state: &State<'_>, waiting: &Waiting) -> u32 {
     }
     let threads = threads_within(state, waiting, capacity);
     most = most.min(count_within(problem, waiting, threads, |kind| u64::from(problem.kinds[kind].need.width)));
-    let memory = state.memory.iter().sum();
+    let memory = state.memory.iter().sum::<u64>().min(problem.memory_limit.saturating_sub(state.total_memory));
     most = most.min(count_within(problem, waiting, memory, |kind| problem.kinds[kind].need.memory_kib));
     let quota = problem.quota.saturating_sub(state.total_load);
     most.min(count_within(problem, waiting, quota, |kind| problem.kinds[kind].need.total_load()))

@@ -32,7 +32,7 @@ pub enum Resource {
     Cpu,
     /// CPUs of one node, for a session that needs several CPUs.
     Node,
-    /// Memory of a node.
+    /// Memory of a node, or the memory limit of the control group.
     Memory,
     /// The CPU quota of the control group.
     Quota,
@@ -73,8 +73,11 @@ pub(super) fn never(problem: &Problem, kinds: &[Kind], options: &Options) -> Vec
         if nodes.iter().all(|node| problem.memory[*node] < need.memory_kib) {
             return Some((Resource::Memory, "no node has the memory for it".to_owned()));
         }
+        if !empty.is_within_memory_limit(kind) {
+            return Some((Resource::Memory, format!("{} is less than it needs", memory_limit(problem))));
+        }
         (!empty.has_quota(kind))
-            .then(|| (Resource::Quota, "the CPU quota of the control group is less than it needs".to_owned()))
+            .then(|| (Resource::Quota, format!("the CPU quota of {} is less than it needs", problem.limits_of)))
     };
     kinds.iter().enumerate().map(reason).collect()
 }
@@ -90,7 +93,10 @@ pub(super) fn reason(problem: &Problem, placed: &[Placed], kind: usize) -> (Reso
     };
     let with_cpus: Vec<usize> = (0..problem.memory.len()).filter(|node| fitting(*node) >= need.width).collect();
     if !state.has_quota(kind) {
-        return (Resource::Quota, "the CPU quota of the control group is used up".to_owned());
+        return (Resource::Quota, format!("the CPU quota of {} is used up", problem.limits_of));
+    }
+    if !state.is_within_memory_limit(kind) {
+        return (Resource::Memory, format!("{} is used up", memory_limit(problem)));
     }
     if with_cpus.is_empty() {
         let why =
@@ -98,6 +104,10 @@ pub(super) fn reason(problem: &Problem, placed: &[Placed], kind: usize) -> (Reso
         return (Resource::Cpu, why.to_owned());
     }
     (Resource::Memory, "no node with room on a CPU has the memory left".to_owned())
+}
+
+fn memory_limit(problem: &Problem) -> String {
+    format!("the memory limit of {} ({} MiB)", problem.limits_of, problem.memory_limit / 1024)
 }
 
 /// The rows of a kind whose sessions have no place. The first `placed` sessions of the kind have a place.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evenkeel_host::facts::{Cache, Container, Cpu, CpuLimit};
+use evenkeel_host::facts::{Cache, Container, Cpu, CpuLimit, MemoryLimit};
 use evenkeel_host::{CpuSet, Fact, Facts};
 
 /// If many facts are unknown for one reason, the caveat names this many CPUs.
@@ -20,6 +20,10 @@ pub struct Machine {
     pub caches: Vec<MachineCache>,
     /// The quota of the control group, in CPUs; none if there is no quota or it is not known.
     pub quota_cpus: Option<f64>,
+    /// The memory limit of the control group, in bytes; none if there is no limit or it is not known.
+    pub memory_limit_bytes: Option<u64>,
+    /// The slice whose limits these are; none for the control group of evenkeel.
+    pub slice: Option<String>,
     /// The unknown facts, each in a sentence.
     pub caveats: Vec<String>,
 }
@@ -98,10 +102,15 @@ impl Machine {
             Some(CpuLimit::Unlimited) => {}
             None => machine.unknown("the CPU quota of the control group", &facts.limits.cpu),
         }
-        if facts.machine.container.known().is_some_and(|container| *container != Container::None) {
-            let why =
-                "the memory limit of the container is not in the facts; the memory of the whole machine was counted";
-            machine.caveats.push(why.to_owned());
+        let is_container = facts.machine.container.known().is_some_and(|container| *container != Container::None);
+        match facts.limits.memory.known() {
+            Some(MemoryLimit::Bytes(bytes)) => machine.memory_limit_bytes = Some(*bytes),
+            Some(MemoryLimit::Unlimited) => {}
+            // Captures of earlier versions do not have the limit. Outside of containers there is most often none.
+            None if is_container || !facts.limits.memory.is_absent() => {
+                machine.unknown("the memory limit of the control group", &facts.limits.memory);
+            }
+            None => {}
         }
         machine
     }

@@ -38,6 +38,8 @@ pub(super) struct Problem {
     pub(super) cores: usize,
     /// The memory for sessions, in KiB, by node.
     pub(super) memory: Vec<u64>,
+    /// The memory for all sessions that the control group allows, in KiB.
+    pub(super) memory_limit: u64,
     /// The sizes of the caches, in KiB. A cache of unknown size has room for everything.
     pub(super) caches: Vec<u64>,
     /// The CPU quota for all sessions, in millionths of a CPU.
@@ -46,6 +48,8 @@ pub(super) struct Problem {
     /// For each kind, the minimum that a thread takes of a CPU's limit.
     /// A session with its own CPU takes all of the limit, even if its load is higher.
     pub(super) packed_loads: Vec<u32>,
+    /// Whose memory limit and quota these are, in words.
+    pub(super) limits_of: String,
 }
 
 /// How the system, interrupts and sessions use each CPU, before the sessions are placed.
@@ -167,6 +171,11 @@ impl Rooms {
         Problem {
             cores: cores.len(),
             memory: machine.nodes.iter().map(|node| node.memory_bytes.map_or(MEMORY_UNKNOWN_KIB, free)).collect(),
+            memory_limit: machine.memory_limit_bytes.map_or(u64::MAX, |bytes| bytes / 1024),
+            limits_of: machine
+                .slice
+                .as_ref()
+                .map_or_else(|| "the control group".to_owned(), |slice| format!("slice {slice}")),
             caches: machine
                 .caches
                 .iter()

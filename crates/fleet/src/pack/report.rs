@@ -29,7 +29,10 @@ pub struct Report {
     pub proof: Proof,
     /// The rules that the placement follows.
     pub rules: Rules,
-    /// The sessions that have a place. Equal sessions on the same CPUs are one entry.
+    /// The slice whose limits the placement keeps; absent for the control group of evenkeel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice: Option<String>,
+    /// The sessions that have a place. Equal ones on the same CPUs are one entry.
     pub placements: Vec<Placement>,
     /// The sessions that have no place, with the reason.
     pub left_out: Vec<LeftOut>,
@@ -90,6 +93,9 @@ pub struct Rules {
     pub packets_per_s: Option<f64>,
     /// The quota of the control group, in CPUs; `null` without a quota.
     pub quota_cpus: Option<f64>,
+    /// The memory limit of the control group, in MiB; `null` without a limit.
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub memory_limit_mib: Option<f64>,
 }
 
 /// Equal sessions on the same CPUs.
@@ -212,7 +218,9 @@ impl Parts<'_> {
                 shares_interrupt_cpus: rooms.shares_interrupts,
                 packets_per_s: rooms.packets_per_s,
                 quota_cpus: self.machine.quota_cpus,
+                memory_limit_mib: self.machine.memory_limit_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20)),
             },
+            slice: self.machine.slice.clone(),
             placements: self.placements(),
             cpus: self.cpus(),
             nodes: self.nodes(),
@@ -355,10 +363,10 @@ impl Parts<'_> {
             caveats.push("the memory of some sessions is not in the table, and was not counted".to_owned());
         }
         if self.machine.quota_cpus.is_some() {
-            caveats.push(
-                "the CPU quota of the control group stops all sessions at once when it is used up; raise or remove it"
-                    .to_owned(),
-            );
+            caveats.push(format!(
+                "the CPU quota of {} stops all sessions at once when it is used up; raise or remove it",
+                self.problem.limits_of
+            ));
         }
         let needs_alone = |one: &&super::greedy::Placed| self.problem.kinds[one.kind].need.is_exclusive;
         let alone = self.found.placed.iter().filter(needs_alone).count();

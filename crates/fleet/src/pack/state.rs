@@ -55,6 +55,8 @@ pub(super) struct State<'a> {
     cache_nodes: Vec<usize>,
     /// The load of the sessions, without interrupts.
     pub(super) total_load: u64,
+    /// The memory of the sessions on all nodes, in KiB.
+    pub(super) total_memory: u64,
     pub(super) heavy_pairs: u64,
     pub(super) spread: u32,
     pub(super) left_out: u32,
@@ -82,6 +84,7 @@ impl<'a> State<'a> {
             cache_nodes: vec![0; problem.caches.len()],
             node_threads: vec![0; problem.memory.len()],
             total_load: 0,
+            total_memory: 0,
             heavy_pairs: 0,
             spread: 0,
             left_out: problem.kinds.iter().map(|kind| kind.count).sum(),
@@ -112,9 +115,15 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Whether one more session fits into the memory of the node and into the quota of CPU time.
+    /// Whether the node and the control group have enough memory, and the quota enough CPU time, for one more session.
     pub(super) fn has_room(&self, node: usize, kind: usize) -> bool {
-        self.memory[node] >= self.problem.kinds[kind].need.memory_kib && self.has_quota(kind)
+        self.memory[node] >= self.problem.kinds[kind].need.memory_kib
+            && self.is_within_memory_limit(kind)
+            && self.has_quota(kind)
+    }
+
+    pub(super) fn is_within_memory_limit(&self, kind: usize) -> bool {
+        self.total_memory.saturating_add(self.problem.kinds[kind].need.memory_kib) <= self.problem.memory_limit
     }
 
     pub(super) fn has_quota(&self, kind: usize) -> bool {
@@ -127,6 +136,7 @@ impl<'a> State<'a> {
         let room = &self.problem.slots[slot];
         if nth == 0 {
             self.change_memory(room.node, |memory| memory - need.memory_kib);
+            self.total_memory += need.memory_kib;
             self.left_out -= 1;
         } else if !self.is_touched(room.cache) {
             self.spread += 1;
@@ -173,6 +183,7 @@ impl<'a> State<'a> {
         }
         if nth == 0 {
             self.change_memory(room.node, |memory| memory + need.memory_kib);
+            self.total_memory -= need.memory_kib;
             self.left_out += 1;
         } else if !self.is_touched(room.cache) {
             self.spread -= 1;

@@ -90,6 +90,7 @@ fn small(numbers: &mut Numbers) -> (Machine, Vec<Session>, Options) {
         cpu.serves_interrupts = numbers.below(6) == 0;
     }
     machine.quota_cpus = numbers.pick(&[None, None, None, Some(2.0)]);
+    machine.memory_limit_bytes = numbers.pick(&[None, None, Some(400 << 20), Some(800 << 20)]);
     let mut sessions = Vec::new();
     let mut left = 5 - numbers.below(3) as u32;
     while left > 0 {
@@ -137,6 +138,9 @@ fn judge(problem: &Problem, sessions: &[&Kind], places: &[u32]) -> Option<Score>
         }
     }
     if placed().map(|(kind, _)| kind.need.total_load()).sum::<u64>() > problem.quota {
+        return None;
+    }
+    if placed().map(|(kind, _)| kind.need.memory_kib).sum::<u64>() > problem.memory_limit {
         return None;
     }
     for (node, memory) in problem.memory.iter().enumerate() {
@@ -255,6 +259,7 @@ fn large(seed: u64) -> (Machine, Vec<Session>, Options) {
         cpu.serves_interrupts = numbers.below(10) == 0;
     }
     machine.quota_cpus = numbers.pick(&[None, None, Some(1.5), Some(6.0)]);
+    machine.memory_limit_bytes = numbers.pick(&[None, Some(1 << 30), Some(6 << 30)]);
     let sessions = (0..1 + numbers.below(6))
         .map(|_| {
             let cpus = numbers.pick(&[0.01, 0.05, 0.12, 0.2, 0.3, 0.33, 0.5, 0.68, 0.95, 1.4, 3.0]);
@@ -363,6 +368,8 @@ proptest! {
             prop_assert!(node.memory_used_mib <= node.memory_mib.unwrap());
             prop_assert!(node.memory_mib.unwrap() <= 4000.0 * 0.9);
         }
+        let memory: f64 = report.nodes.iter().map(|node| node.memory_used_mib).sum();
+        prop_assert!(report.rules.memory_limit_mib.is_none_or(|limit| memory <= limit));
         let load: f64 = report.placements.iter().map(|one| one.load * one.cpus.len() as f64 * f64::from(one.count)).sum();
         prop_assert!(machine.quota_cpus.is_none_or(|quota| load <= quota * options.load_max + 1e-3));
         let system: f64 = report.cpus.iter().map(|one| one.system).sum();
@@ -472,6 +479,22 @@ fn what_has_no_place_is_listed_with_its_reason() {
     assert_eq!(reason(&few, late), Some((Resource::Tick, 2)));
     let quota = Machine { quota_cpus: Some(1.0), ..few };
     assert_eq!(reason(&quota, session(0.1, 8)), Some((Resource::Quota, 1)));
+    // Both nodes have memory left, and the control group has none.
+    let limited = |slice: Option<&str>, mib: u64| Machine {
+        memory_limit_bytes: Some(mib << 20),
+        slice: slice.map(str::to_owned),
+        quota_cpus: None,
+        ..quota.clone()
+    };
+    let large = Session { memory_mib: Some(300.0), ..session(0.1, 4) };
+    assert_eq!(reason(&limited(None, 1000), large.clone()), Some((Resource::Memory, 1)));
+    assert_eq!(reason(&limited(None, 1200), large.clone()), None);
+    let why = |machine: &Machine| plan(machine, &[large.clone()], &Options::default()).unwrap().left_out.remove(0).why;
+    assert_eq!(why(&limited(None, 1000)), "the memory limit of the control group (1000 MiB) is used up");
+    assert_eq!(
+        why(&limited(Some("game.slice"), 299)),
+        "the memory limit of slice game.slice (299 MiB) is less than it needs"
+    );
     let many = plan(&quota, &[session(0.1, 10_001)], &Options::default());
     assert_eq!(many.unwrap_err(), PackError::TooManySessions(10_001));
     assert!(matches!(plan(&Machine::default(), &[session(0.1, 1)], &Options::default()), Err(PackError::NoCpus(_))));

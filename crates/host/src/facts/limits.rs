@@ -1,5 +1,6 @@
-//! The limits of our control group.
+//! The limits of our control group, or of another one.
 
+use evenkeel_hostfs::Root;
 use evenkeel_hostfs::cgroup::Place;
 use evenkeel_sys::CpuSet;
 use evenkeel_sys::cpu_limit::parse_cpu_max;
@@ -7,7 +8,7 @@ use serde::Serialize;
 
 use super::cgroup::{self, level};
 use crate::fact::Fact;
-use crate::probe::{Probe, and_then};
+use crate::probe::{Probe, and_then, or_else};
 
 /// Limits of evenkeel's own control group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,6 +18,20 @@ pub struct Limits {
     pub cpu: Fact<CpuLimit>,
     /// The CPUs that the group may use.
     pub cpus_allowed: Fact<CpuSet>,
+    /// The memory that the group may use (`memory.max`, or `memory.limit_in_bytes` of version 1).
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub memory: Fact<MemoryLimit>,
+}
+
+/// A limit on memory: `"unlimited"` or `{"bytes": 2147483648}` in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryLimit {
+    /// No limit.
+    Unlimited,
+    /// This many bytes, with the page cache of the group.
+    Bytes(u64),
 }
 
 /// A limit on CPU time: `"unlimited"` or `{"quota": {"quota_us": 50000, "period_us": 100000}}` in JSON.
@@ -48,10 +63,33 @@ impl CpuLimit {
     }
 }
 
+/// From this number of bytes on, version 1 has no limit: its highest number is the largest multiple of a page.
+const V1_UNLIMITED_BYTES: u64 = 1 << 62;
+
 impl Limits {
     pub(super) fn probe(probe: Probe<'_>) -> Limits {
         let membership = cgroup::membership(probe);
-        let group = |controller| membership.clone().map(|text| cgroup::place(controller, &text));
+        Limits::of(probe, |controller| membership.clone().map(|text| cgroup::place(controller, &text)))
+    }
+
+    /// The limits of the group with this path below the mount, such as `/game.slice`. Unknown if there is no such group.
+    pub fn of_group(root: &Root, path: &str) -> Fact<Limits> {
+        let probe = Probe(root);
+        and_then(cgroup::membership(probe), |text| {
+            let at = |controller: &str| {
+                let own = cgroup::place(controller, &text)?;
+                Some(Place { path: path.trim_end_matches('/').to_owned(), ..own })
+            };
+            // Version 1 has the group in the hierarchies whose limits it has.
+            let places = ["cpu", "memory", "cpuset"].into_iter().filter_map(at);
+            let found =
+                places.map(|place| probe.entries(&place.directory())).reduce(|one, other| or_else(one, || other));
+            let found = found.unwrap_or_else(|| Fact::absent("this machine has no control groups"));
+            found.map(|_| Limits::of(probe, |controller| Fact::Known(at(controller))))
+        })
+    }
+
+    fn of(probe: Probe<'_>, group: impl Fn(&str) -> Fact<Option<Place>>) -> Limits {
         Limits {
             cpu: and_then(group("cpu"), |group| match group {
                 Some(group) => probe_cpu(probe, &group),
@@ -63,12 +101,55 @@ impl Limits {
                 Some(group) => probe_cpus_allowed(probe, &group),
                 None => Fact::absent("no control group has the cpuset controller"),
             }),
+            memory: and_then(group("memory"), |group| match group {
+                Some(group) => probe_memory(probe, &group),
+                None => Fact::Known(MemoryLimit::Unlimited),
+            }),
         }
     }
 }
 
-/// The lowest limit of our group and its ancestors.
-/// If a limit cannot be read, the result is unknown, because that limit could be the lowest.
+/// Parses a number of bytes; the inner `None` is no limit.
+type ParseLimit = fn(&str) -> Option<Option<u64>>;
+
+/// The lowest memory limit of a group and its ancestors. If one cannot be read, the result is unknown.
+fn probe_memory(probe: Probe<'_>, group: &Place) -> Fact<MemoryLimit> {
+    let (name, parse): (_, ParseLimit) = match group.is_v2 {
+        true => ("memory.max", memory_max),
+        false => ("memory.limit_in_bytes", |text| {
+            text.parse().ok().map(|bytes: u64| (bytes < V1_UNLIMITED_BYTES).then_some(bytes))
+        }),
+    };
+    and_then(cgroup::levels(group), |levels| {
+        let mut lowest: Option<Option<u64>> = None;
+        for dir in levels {
+            match level(probe.0, &format!("{dir}/{name}"), "a number of bytes", parse) {
+                None => {}
+                Some(Fact::Known(limit)) => {
+                    let so_far = lowest.flatten();
+                    lowest = Some(limit.into_iter().chain(so_far).min());
+                }
+                Some(unknown) => return unknown.map(|_| MemoryLimit::Unlimited),
+            }
+        }
+        match lowest {
+            Some(limit) => Fact::Known(limit.map_or(MemoryLimit::Unlimited, MemoryLimit::Bytes)),
+            // The root group of version 2 has no memory.max. If the tree exists, the file system is mounted.
+            None if group.is_v2 => {
+                probe.text(&format!("{}/cgroup.controllers", group.mount)).map(|_| MemoryLimit::Unlimited)
+            }
+            None => Fact::absent(format!("{} has no {name} at any level", group.mount)),
+        }
+    })
+}
+
+/// `max`, or a number of bytes.
+fn memory_max(text: &str) -> Option<Option<u64>> {
+    if text == "max" { Some(None) } else { text.parse().ok().map(Some) }
+}
+
+/// The lowest limit of our group and its ancestors. If one cannot be read, the result is unknown, because it could be
+/// the lowest.
 fn probe_cpu(probe: Probe<'_>, group: &Place) -> Fact<CpuLimit> {
     and_then(cgroup::levels(group), |levels| {
         let mut tightest: Option<CpuLimit> = None;
@@ -176,23 +257,60 @@ mod tests {
             limits("/proc/self/cgroup ! ENOENT"),
         ];
         expect_test::expect![[r#"
-            {"cpu":"unlimited","cpus_allowed":"0-1"}
-            {"cpu":{"quota":{"quota_us":50000,"period_us":100000}},"cpus_allowed":"0-1"}
-            {"cpu":{"quota":{"quota_us":20000,"period_us":100000}},"cpus_allowed":"0-1"}
-            {"cpu":{"quota":{"quota_us":18446744073709551615,"period_us":1}},"cpus_allowed":"0-1"}
-            {"cpu":{"unknown":"odd","why":"/sys/fs/cgroup/a/b/cpu.max should hold a quota and a period","path":"/sys/fs/cgroup/a/b/cpu.max","raw":"50000 0\n"},"cpus_allowed":"0-1"}
-            {"cpu":"unlimited","cpus_allowed":"0-1"}
-            {"cpu":{"unknown":"denied","why":"/sys/fs/cgroup/a/cpu.max: permission denied (EACCES)"},"cpus_allowed":"0-1"}
-            {"cpu":{"unknown":"absent","why":"/sys/fs/cgroup/a/cpu.max is not in the capture"},"cpus_allowed":"0-1"}
-            {"cpu":{"quota":{"quota_us":150000,"period_us":100000}},"cpus_allowed":"2"}
-            {"cpu":"unlimited","cpus_allowed":{"unknown":"absent","why":"no control group has the cpuset controller"}}
-            {"cpu":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"},"cpus_allowed":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"}}
+            {"cpu":"unlimited","cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"quota":{"quota_us":50000,"period_us":100000}},"cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"quota":{"quota_us":20000,"period_us":100000}},"cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"quota":{"quota_us":18446744073709551615,"period_us":1}},"cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"unknown":"odd","why":"/sys/fs/cgroup/a/b/cpu.max should hold a quota and a period","path":"/sys/fs/cgroup/a/b/cpu.max","raw":"50000 0\n"},"cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":"unlimited","cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"unknown":"denied","why":"/sys/fs/cgroup/a/cpu.max: permission denied (EACCES)"},"cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"unknown":"absent","why":"/sys/fs/cgroup/a/cpu.max is not in the capture"},"cpus_allowed":"0-1","memory":{"unknown":"absent","why":"/sys/fs/cgroup/a/b/memory.max is not in the capture"}}
+            {"cpu":{"quota":{"quota_us":150000,"period_us":100000}},"cpus_allowed":"2","memory":"unlimited"}
+            {"cpu":"unlimited","cpus_allowed":{"unknown":"absent","why":"no control group has the cpuset controller"},"memory":"unlimited"}
+            {"cpu":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"},"cpus_allowed":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"},"memory":{"unknown":"absent","why":"/proc/self/cgroup: no such file or directory (ENOENT)"}}
         "#]].assert_eq(&(seen.join("\n") + "\n"));
+    }
+
+    #[test]
+    fn the_lowest_memory_limit_counts() {
+        let v2 = "/proc/self/cgroup = 0::/a/b\n/sys/fs/cgroup/memory.max ! ENOENT\n/sys/fs/cgroup/cgroup.controllers = memory\n";
+        let v1 = "/proc/self/cgroup = 2:memory:/a/b\n";
+        let memory = |head: &str, name: &str, [inner, outer]: [&str; 2], top: &str| {
+            let lines = format!("/sys/fs/cgroup/a/b/{name} {inner}\n/sys/fs/cgroup/a/{name} {outer}\n{top}");
+            let lines = if head == v1 { lines.replace("/sys/fs/cgroup/", "/sys/fs/cgroup/memory/") } else { lines };
+            serde_json::to_string(&Limits::probe(Probe(&root(&format!("{head}{lines}")))).memory).unwrap()
+        };
+        let of_v2 = |inner: &str, outer: &str| memory(v2, "memory.max", [inner, outer], "");
+        let top = "/sys/fs/cgroup/memory.limit_in_bytes = 9223372036854771712\n";
+        let of_v1 = |inner: &str, outer: &str| memory(v1, "memory.limit_in_bytes", [inner, outer], top);
+        assert_eq!(of_v2("= max", "= max"), r#""unlimited""#);
+        assert_eq!(of_v2("= 2147483648", "= 1073741824"), r#"{"bytes":1073741824}"#);
+        assert_eq!(of_v2("= max", "= 0"), r#"{"bytes":0}"#);
+        assert_eq!(of_v2("! ENOENT", "! ENOENT"), r#""unlimited""#);
+        assert!(of_v2("= max", "! EACCES").contains(r#""unknown":"denied""#));
+        assert!(of_v2("= 2 GiB", "= max").contains("should hold a number of bytes"));
+        assert_eq!(of_v1("= 9223372036854771712", "= 4096"), r#"{"bytes":4096}"#);
+        assert_eq!(of_v1("! ENOENT", "! ENOENT"), r#""unlimited""#);
+    }
+
+    #[test]
+    fn another_group_has_its_own_limits() {
+        let host = root(
+            "/proc/self/cgroup = 0::/user.slice\n/sys/fs/cgroup/cgroup.controllers = cpu memory\n/sys/fs/cgroup/cpu.max ! ENOENT\n\
+             /sys/fs/cgroup/memory.max ! ENOENT\n/sys/fs/cgroup/user.slice/cpu.max = 10000 100000\n\
+             /sys/fs/cgroup/game.slice/cpu.max = 200000 100000\n/sys/fs/cgroup/game.slice/memory.max = 1073741824",
+        );
+        let limits = Limits::of_group(&host, "/game.slice/");
+        let limits = limits.known().unwrap();
+        assert_eq!(limits.cpu, Fact::Known(CpuLimit::Quota { quota_us: 200_000, period_us: 100_000 }));
+        assert_eq!(limits.memory, Fact::Known(MemoryLimit::Bytes(1 << 30)));
+        assert!(Limits::of_group(&host, "/other.slice").known().is_none());
     }
 
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in "(max|[0-9]{1,21})? ?[0-9]{0,21}|.{0,20}") {
+            let _ = memory_max(&text);
             let limit = cpu_max(&text);
             prop_assert!(!limit.is_some_and(|limit| limit.is_tighter_than(limit)));
         }

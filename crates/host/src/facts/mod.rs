@@ -47,7 +47,7 @@ pub use ethtool::{Channels, Coalesce, Offload, Offloads, Rings, Rss};
 pub use idle::{DeepestAllowed, Frequency, FrequencyPolicy, Idle, IdleState};
 pub use kernel::{Kernel, Lockdown, Version};
 pub use kernel_config::{KernelConfig, Tick};
-pub use limits::{CpuLimit, Limits};
+pub use limits::{CpuLimit, Limits, MemoryLimit};
 pub use machine::{Container, Distribution, Machine};
 pub use memory::{HugePages, Memory, Swap, ThpSize};
 pub use network::{Enhanced, Enhancement, Irq, IrqsFoundBy, Napi, Network, Nic, NicKind, Queue, QueueCounts};

@@ -70,14 +70,19 @@ impl Releaser {
     /// Records that the calling thread is about to release the lock. Call it before the release, because the lock may be freed afterwards.
     #[cold]
     pub(crate) fn is_this_thread(&self) {
-        let own = OWN.try_with(|own| {
-            if own.get() == 0 {
-                own.set(thread::id());
-            }
-            own.get()
-        });
-        self.0.store(own.unwrap_or(0), Ordering::Relaxed);
+        self.0.store(this_thread().unwrap_or(0), Ordering::Relaxed);
     }
+}
+
+/// The kernel's number of this thread. Only the first call in a thread is a system call. None while the thread ends.
+pub fn this_thread() -> Option<u32> {
+    let own = OWN.try_with(|own| {
+        if own.get() == 0 {
+            own.set(thread::id());
+        }
+        own.get()
+    });
+    own.ok()
 }
 
 /// The thread that a waiter waits for.

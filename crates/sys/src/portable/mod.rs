@@ -278,6 +278,14 @@ pub mod schedstat {
         pub fn read(&self) -> Result<Counted, Errno> {
             match *self {}
         }
+
+        /// The wait for a CPU.
+        ///
+        /// # Errors
+        /// None.
+        pub fn run_delay_ns(&self) -> Result<u64, Errno> {
+            match *self {}
+        }
     }
 }
 

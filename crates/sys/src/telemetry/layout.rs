@@ -104,6 +104,10 @@ pub mod tick {
     pub const LAST_LOCK_ADDRESS: usize = 21;
     /// The thread that held that lock or set the event, in the same namespace as [`THREAD`].
     pub const LAST_LOCK_THREAD: usize = 22;
+    /// Time that the tick's thread waited for a CPU and that made ticks late, in nanoseconds, since the session began: waits
+    /// before ticks that began late, and waits in ticks that were not done when the next one was due. Waits of less than an eighth of the
+    /// period are left out.
+    pub const LATE_RUN_DELAY: usize = 23;
     /// Words of the part.
     pub const WORDS: usize = 24;
 }

@@ -210,6 +210,7 @@ impl PageHistogram {
 ///     swapped_in: None,
 ///     thread: None,
 ///     waits: None,
+///     run_delay_ns: None,
 /// });
 /// let Snapshot { last, work, .. } = TelemetryReader::open(writer.path())?.read()?;
 /// assert!(matches!(last, Some(LastTick { began_ns: 1_200, .. })));
@@ -249,7 +250,11 @@ pub struct Snapshot {
     pub thread: Option<u32>,
     /// The waits of ticks for locks and events, if the server counts them.
     pub waits: Option<PageWaits>,
-    /// The counters, in the order of [`Count::ALL`]. `None` for counters that were never set.
+    /// How long the tick's thread waited for a CPU and thereby made ticks late, in nanoseconds, since the session began. It has waits
+    /// before ticks that began late, and waits in ticks that were not done when the next one was due. Waits of less than an eighth of the
+    /// period are left out. None if the server does not count them.
+    pub late_run_delay_ns: Option<u64>,
+    /// Counters, in the order of [`Count::ALL`]. None for those that were never set.
     pub counts: [Option<u64>; Count::ALL.len()],
     /// The times from due to begun.
     pub lateness: PageHistogram,
@@ -306,6 +311,7 @@ impl Snapshot {
             swapped_in: known(tick(tick::SWAPPED_IN)),
             thread: known(tick(tick::THREAD)).and_then(|thread| u32::try_from(thread).ok()),
             waits: PageWaits::from_words(tick),
+            late_run_delay_ns: known(tick(tick::LATE_RUN_DELAY)),
             counts: Count::ALL.map(|count| known(u64::from_ne_bytes(counts[count as usize]))),
             lateness,
             work,

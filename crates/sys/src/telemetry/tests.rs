@@ -26,6 +26,7 @@ fn entry(number: u64) -> TickEntry {
         swapped_in: None,
         thread: Some(70),
         waits: None,
+        run_delay_ns: None,
     }
 }
 
@@ -412,6 +413,35 @@ fn waits_for_locks_are_summed_and_the_last_long_one_is_named() {
     assert_eq!(reader.read().unwrap().waits, Some(expected));
     writer.tick(&with(4, 3_000_000, Some(wait(3_000_000, None))));
     assert_eq!(reader.read().unwrap().waits.and_then(|waits| waits.last), Some(wait(3_000_000, None)));
+}
+
+/// An eighth of the period of 20 ms is 2.5 ms.
+#[test]
+fn only_waits_for_a_cpu_that_make_a_tick_late_are_summed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = PageWriter::create(folder.path(), "a", Access::Owner).unwrap();
+    let reader = TelemetryReader::open(writer.path()).unwrap();
+    let late = || reader.read().unwrap().late_run_delay_ns;
+    // A tick that begins and ends this many microseconds after it was due.
+    let mut tick = |number: u64, began_us: u64, done_us: u64, delay_us: u64| {
+        let due_ns = number * 20_000_000;
+        let (began_ns, done_ns) = (due_ns + began_us * 1000, due_ns + done_us * 1000);
+        writer.tick(&TickEntry { began_ns, done_ns, run_delay_ns: Some(delay_us * 1000), ..entry(number) });
+    };
+    tick(0, 300, 4_000, 300);
+    assert_eq!(late(), Some(0), "it began in time");
+    tick(1, 300, 15_000, 9_000);
+    assert_eq!(late(), Some(0), "a wait in a tick that ended in time delays nothing");
+    tick(2, 9_000, 12_000, 8_800);
+    assert_eq!(late(), Some(8_800_000));
+    tick(3, 9_000, 12_000, 12_000);
+    assert_eq!(late(), Some(17_800_000), "at most its lateness");
+    tick(4, 9_000, 12_000, 2_400);
+    assert_eq!(late(), Some(17_800_000), "something else delayed it");
+    tick(5, 200, 45_000, 30_000);
+    assert_eq!(late(), Some(47_800_000), "a wait in a tick that delays the next one");
+    writer.tick(&entry(6));
+    assert_eq!(late(), Some(47_800_000));
 }
 
 #[test]

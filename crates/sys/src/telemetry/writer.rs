@@ -43,6 +43,22 @@ pub struct TickEntry {
     pub thread: Option<u32>,
     /// The tick's waits for locks and events, if they are known.
     pub waits: Option<TickWaits>,
+    /// How long the tick's thread waited for a CPU since the previous tick was done, if that is known.
+    pub run_delay_ns: Option<u64>,
+}
+
+impl TickEntry {
+    /// The part of the wait for a CPU that made this tick or the next one late. A wait before a tick that begins in time delays nothing,
+    /// and neither does a wait in a tick that is done before the next one is due.
+    fn late_run_delay_ns(&self) -> Option<u64> {
+        let period_ns = self.period_ns?;
+        let lateness_ns = self.began_ns.saturating_sub(self.due_ns);
+        let before_ns = if lateness_ns >= period_ns / LONG_WAIT_OF_PERIOD { lateness_ns } else { 0 };
+        let is_over = self.done_ns.saturating_sub(self.due_ns) > period_ns;
+        let within_ns = if is_over { self.done_ns.saturating_sub(self.began_ns) } else { 0 };
+        let late_ns = self.run_delay_ns?.min(before_ns.saturating_add(within_ns));
+        Some(if late_ns >= period_ns / LONG_WAIT_OF_PERIOD { late_ns } else { 0 })
+    }
 }
 
 /// A page to write to, from one thread. Dropping this value and all its [`Counters`] removes the file.
@@ -124,6 +140,9 @@ impl PageWriter {
         set(&part[tick::THREAD], entry.thread.map_or(UNKNOWN, u64::from));
         if let Some(waits) = entry.waits {
             add_waits(part, &waits, entry.period_ns);
+        }
+        if let Some(late_ns) = entry.late_run_delay_ns() {
+            add(&part[tick::LATE_RUN_DELAY], late_ns);
         }
         let values = [
             entry.began_ns.saturating_sub(entry.due_ns),

@@ -10,6 +10,7 @@ use evenkeel_hostfs::proc::{
 };
 use evenkeel_measure::meters::rates::stalls;
 
+use super::busiest::Busiest;
 use super::read::{absent, odd, parsed, refused};
 use crate::sample::{
     Counted, GroupsSample, HostSample, IdleSample, InterfaceSample, InterruptsSample, MemorySample, PagingSample,
@@ -25,8 +26,17 @@ const SOURCES_MAX: usize = 256;
 const INTERFACES_MAX: usize = 64;
 const DISKS_MAX: usize = 64;
 
+/// Which interfaces and disks are listed if there are more than the limit.
+#[derive(Debug, Default)]
+pub(super) struct Devices {
+    interfaces: Busiest<String>,
+    disks: Busiest<String>,
+}
+
 /// Reads all counters of the host. `process` is the folder in /proc of a process in the host's network namespace.
-pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) -> HostSample {
+pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>, devices: &mut Devices) -> HostSample {
+    let (interfaces, interfaces_beyond) = listed(interfaces(root, process, &mut devices.interfaces));
+    let (disks, disks_beyond) = listed(disks(root, &mut devices.disks));
     let stat = stat(root);
     let cpus: Vec<usize> = stat.as_ref().map(|stat| stat.cpus.keys().copied().collect()).unwrap_or_default();
     let pressure = |name: &str| stalls(root, &format!("/proc/pressure/{name}")).into_result();
@@ -39,10 +49,12 @@ pub(super) fn read(root: &Root, process: &str, groups: Counted<GroupsSample>) ->
         interrupts: parsed(root, "/proc/interrupts", "columns of CPUs", interrupts),
         softnet: parsed(root, &format!("{process}/net/softnet_stat"), "hexadecimal counts", softnet),
         udp: udp(root, process),
-        interfaces: interfaces(root, process),
+        interfaces,
+        interfaces_beyond,
         memory: parsed(root, "/proc/meminfo", "names with numbers", parse_fields).map(|fields| memory(&fields)),
         paging: parsed(root, "/proc/vmstat", "names with numbers", parse_pairs).map(|pairs| paging(&pairs)),
-        disks: disks(root),
+        disks,
+        disks_beyond,
         clock_source: parsed(
             root,
             "/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -124,6 +136,7 @@ fn interrupts(text: &str) -> Option<InterruptsSample> {
     let table = parse_per_cpu(text);
     let mut sums = vec![0_u64; table.cpus.len()];
     let mut sample = InterruptsSample::default();
+    let mut sources = Vec::new();
     for row in table.rows() {
         let mut total = 0_u64;
         let mut columns = 0;
@@ -139,13 +152,13 @@ fn interrupts(text: &str) -> Option<InterruptsSample> {
         if columns == 0 || total == 0 {
             continue;
         }
-        if sample.by_source.len() >= SOURCES_MAX {
-            sample.sources_beyond += 1;
-            continue;
-        }
         let name = format!("{} {}", row.label, row.name());
-        sample.by_source.insert(name.trim_end().chars().take(80).collect(), total);
+        sources.push((total, name.trim_end().chars().take(80).collect::<String>()));
     }
+    // The most frequent come first. On machines with many CPUs, each device has a source for each CPU.
+    sources.sort_unstable_by(|one, other| other.0.cmp(&one.0).then_with(|| one.1.cmp(&other.1)));
+    sample.sources_beyond = sources.len().saturating_sub(SOURCES_MAX);
+    sample.by_source = sources.into_iter().take(SOURCES_MAX).map(|(total, name)| (name, total)).collect();
     sample.by_cpu = table.cpus.iter().copied().zip(sums).collect();
     (!sample.by_cpu.is_empty()).then_some(sample)
 }
@@ -187,19 +200,34 @@ fn udp(root: &Root, process: &str) -> Counted<UdpSample> {
     })
 }
 
-fn interfaces(root: &Root, process: &str) -> Counted<BTreeMap<String, InterfaceSample>> {
-    let mut found: BTreeMap<String, InterfaceSample> =
+/// The entries by name, and the number of those that are left out.
+type Listed<T> = Counted<(BTreeMap<String, T>, usize)>;
+
+fn listed<T>(found: Listed<T>) -> (Counted<BTreeMap<String, T>>, usize) {
+    match found {
+        Ok((table, beyond)) => (Ok(table), beyond),
+        Err(unknown) => (Err(unknown), 0),
+    }
+}
+
+/// The interfaces. If there are too many, those with drops and packets come first.
+fn interfaces(root: &Root, process: &str, busiest: &mut Busiest<String>) -> Listed<InterfaceSample> {
+    let all: Vec<(String, InterfaceSample)> =
         parsed(root, &format!("{process}/net/dev"), "counts of interfaces", |text| {
-            let rows = parse_interfaces(text).take(INTERFACES_MAX);
-            Some(rows.map(|(name, counts)| (name.to_owned(), counts.into())).collect())
+            Some(parse_interfaces(text).map(|(name, counts)| (name.to_owned(), counts.into())).collect())
         })?;
+    let weight = |one: &InterfaceSample| {
+        [one.rx_drops.saturating_add(one.tx_drops), one.rx_packets.saturating_add(one.tx_packets)]
+    };
+    let (found, beyond) = busiest.choose(all, INTERFACES_MAX, weight, weight);
+    let mut found: BTreeMap<String, InterfaceSample> = found.into_iter().collect();
     for (name, interface) in &mut found {
         // Only some drivers report statistics, and only Amazon's driver has these counters.
         let Ok(text) = root.text(&format!("@ethtool/{name}/stats")) else { continue };
         let losses = parse_losses(&text).unwrap_or_default();
         interface.allowances = losses.into_iter().filter(|(name, _)| name.ends_with("_allowance_exceeded")).collect();
     }
-    Ok(found)
+    Ok((found, beyond))
 }
 
 fn memory(fields: &Pairs) -> MemorySample {
@@ -222,15 +250,21 @@ fn paging(pairs: &Pairs) -> PagingSample {
     }
 }
 
-/// The disks that were used. Partitions are left out, because the kernel also counts their requests for the whole disk.
-fn disks(root: &Root) -> Counted<BTreeMap<String, DiskCounts>> {
+/// The disks that were used, the busiest first if there are too many. Partitions are left out, because their requests are also counted for
+/// the disk.
+fn disks(root: &Root, busiest: &mut Busiest<String>) -> Listed<DiskCounts> {
     let whole = root.entries("/sys/block").ok();
     let is_disk = |name: &str| whole.as_ref().is_none_or(|whole| whole.iter().any(|disk| disk == name));
-    let found: BTreeMap<String, DiskCounts> = parsed(root, "/proc/diskstats", "counts of disks", |text| {
+    let all: Vec<(String, DiskCounts)> = parsed(root, "/proc/diskstats", "counts of disks", |text| {
         let rows = parse_disks(text).filter(|(name, counts)| is_disk(name) && (counts.reads > 0 || counts.writes > 0));
-        Some(rows.take(DISKS_MAX).map(|(name, counts)| (name.to_owned(), counts)).collect())
+        Some(rows.map(|(name, counts)| (name.to_owned(), counts)).collect())
     })?;
-    if found.is_empty() { Err(absent("/proc/diskstats has no disk that was used")) } else { Ok(found) }
+    if all.is_empty() {
+        return Err(absent("/proc/diskstats has no disk that was used"));
+    }
+    let weight = |disk: &DiskCounts| [disk.busy_ms, disk.reads.saturating_add(disk.writes)];
+    let (found, beyond) = busiest.choose(all, DISKS_MAX, weight, weight);
+    Ok((found.into_iter().collect(), beyond))
 }
 
 #[cfg(test)]
@@ -241,7 +275,7 @@ mod tests {
     fn idle_times_do_not_go_back_a_little() {
         let host = |idle: u64| {
             let files = [("/proc/stat".to_owned(), format!("cpu0 10 0 10 {idle} 0 0 0 0 0 0\n"))];
-            read(&Root::from(BTreeMap::from(files)), "/proc/self", Err(absent("")))
+            read(&Root::from(BTreeMap::from(files)), "/proc/self", Err(absent("")), &mut Devices::default())
         };
         let idle = |before: u64, now: u64| {
             let mut now = host(now);
@@ -271,5 +305,31 @@ mod tests {
         let many: String = (0..300).map(|irq| format!("{irq}: 1 x\n")).collect();
         let sample = interrupts(&format!("CPU0\n{many}")).unwrap();
         assert_eq!((sample.by_source.len(), sample.sources_beyond), (256, 44));
+        // The most frequent are listed, wherever they are in the table.
+        let sample = interrupts(&format!("CPU0\n{many}999: 70 x\n")).unwrap();
+        assert_eq!((sample.by_source.values().max(), sample.sources_beyond), (Some(&70), 45));
+    }
+
+    #[test]
+    fn the_worst_interfaces_and_the_busiest_disks_are_listed_and_the_others_counted() {
+        let host = |devices: &mut Devices, drops_of_last: u64| {
+            let row = |at: u64, drops: u64| format!(" veth{at}: 100 10 0 {drops} 0 0 0 0 100 10 0 0 0 0 0 0\n");
+            let interfaces: String = (0..70).map(|at| row(at, if at == 69 { drops_of_last } else { 0 })).collect();
+            let disk = |at: u64| format!(" 254 {at} vd{at} {} 0 8 4 1 0 0 0 0 {} 0\n", at + 1, at * 100);
+            let files = [
+                ("/proc/self/net/dev", format!("head\nhead\n{interfaces}")),
+                ("/proc/diskstats", (0..66).map(disk).collect()),
+            ];
+            let files = files.map(|(path, text)| (path.to_owned(), text));
+            read(&Root::from(BTreeMap::from(files)), "/proc/self", Err(absent("")), devices)
+        };
+        let mut devices = Devices::default();
+        host(&mut devices, 0);
+        let now = host(&mut devices, 3);
+        let (interfaces, disks) = (now.interfaces.unwrap(), now.disks.unwrap());
+        assert!(interfaces.contains_key("veth69"));
+        assert_eq!((interfaces.len(), now.interfaces_beyond), (INTERFACES_MAX, 6));
+        assert!(disks.contains_key("vd65") && !disks.contains_key("vd0"));
+        assert_eq!((disks.len(), now.disks_beyond), (DISKS_MAX, 2));
     }
 }

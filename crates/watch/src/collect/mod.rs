@@ -1,5 +1,6 @@
 //! The collector: each call reads one [`Sample`], and changes nothing. If the user may not read a file, the sample has the reason.
 
+mod busiest;
 mod credits;
 mod discover;
 mod gaps;
@@ -28,6 +29,7 @@ use crate::sample::{Asked, CollectorSample, LedgerSample, Moment, Sample, Unread
 use credits::Credits;
 use gaps::GapMeter;
 use groups::Groups;
+use host::Devices;
 pub use servers::ServerOptions;
 use servers::Servers;
 use settings::Settings;
@@ -81,6 +83,7 @@ pub struct Collector {
     asked: Asked,
     due_ns: Option<u64>,
     groups: Groups,
+    devices: Devices,
     servers: Servers,
     settings: Settings,
     credits: Option<Credits>,
@@ -105,6 +108,7 @@ impl Collector {
             asked: Asked { interval_ns: nanoseconds(interval), late_after_ns },
             due_ns: None,
             groups: Groups::default(),
+            devices: Devices::default(),
             servers: Servers::new(&root, options.servers, late_after_ns),
             settings: Settings::new(&facts, options.journal, options.state_option),
             credits: Credits::new(&root, &facts),
@@ -151,7 +155,7 @@ impl Collector {
         let servers = self.servers.read(&self.root, at.monotonic_ns);
         let of_servers = servers.list.iter().filter_map(|server| server.process.as_ref().ok()?.group.clone()).collect();
         let groups = self.groups.read(&self.root, &of_servers, at.monotonic_ns);
-        let mut host = host::read(&self.root, self.process, groups);
+        let mut host = host::read(&self.root, self.process, groups, &mut self.devices);
         if let Some(before) = &self.before {
             host::keep_idle_times(&before.host, &mut host);
         }

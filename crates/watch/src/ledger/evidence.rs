@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 
 use evenkeel_hostfs::proc::{CpuTicks, TICK_NS};
 use evenkeel_measure::meters::rates::ThreadCounts;
-use evenkeel_sys::stall::Stalls;
 use evenkeel_sys::telemetry::LONG_WAIT_OF_PERIOD;
 use evenkeel_sys::telemetry::PageHistogram;
 use evenkeel_sys::telemetry::layout::lower_bound_ns;
 
 use super::cause::{EXPLAINS, Evidence, LateCount};
-use super::usual::Usual;
+use super::usual::{Usual, UsualTimes, stalled_ns};
 use crate::sample::{
-    Counted, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, WaitKind, late_bound_ns,
+    GroupSample, GroupsSample, ProcessSample, Sample, ServerSample, TelemetrySample, WaitKind, late_bound_ns,
 };
 
 /// A loop that is always behind uses at least this share of the server's CPU time.
 const DOMINATES: f64 = 0.9;
+/// A thread wakes only for its ticks if at most one in this many of its wakes is another one.
+const OTHER_WAKES: u64 = 10;
 
 /// The evidence on a server. None if none of its ticks was late or missed between the samples.
 pub(super) fn of_server((before, after): (&Sample, &Sample), server: &ServerSample, usual: &Usual) -> Option<Evidence> {
@@ -43,23 +44,35 @@ pub(super) fn of_server((before, after): (&Sample, &Sample), server: &ServerSamp
     Some(Evidence {
         ticks,
         run_delay_ns: seen.run_delay_ns,
+        late_delay_ns: page
+            .late_run_delay_ns
+            .zip(page_before.late_run_delay_ns)
+            .and_then(|(now, then)| grown(then, now)),
         throttled_ns: seen.throttled_ns,
+        throttles: seen.throttles,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
-        usual_interrupts_ns: seen.usual_interrupts_ns,
+        usual: seen.usual,
         paused_ns: paused_ns(before, after),
         lock_ns: lock_ns(page_before, page, ticks.bound_ns),
+        long_lock_ns: page
+            .waits
+            .as_ref()
+            .zip(page_before.waits.as_ref())
+            .and_then(|(now, then)| grown(then.long_ns, now.long_ns)),
         major_faults: page.major_faults.zip(page_before.major_faults).and_then(|(now, then)| grown(then, now)),
         stalled_ns: seen.stalled_ns,
         overruns,
         excess_ns,
         work_ns,
+        mean_work_ns: work_ns.checked_div(ran).unwrap_or(0),
         cpu_ns: seen.cpu_ns,
         uncounted_ns: seen.uncounted_ns,
     })
 }
 
-/// How long ticks waited for locks, if the server reports it. Waits that are too short to make a tick late are left out.
+/// How long ticks waited for locks, if the server reports it. Waits that are too short to make a tick late are left out if the server
+/// reports them separately.
 fn lock_ns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> Option<u64> {
     let (then, now) = before.waits.as_ref().zip(after.waits.as_ref())?;
     let has_all_that_matter = bound_ns as f64 * EXPLAINS >= after.period_ns? as f64 / LONG_WAIT_OF_PERIOD as f64;
@@ -113,10 +126,12 @@ pub(super) fn same_process<'a>(
 pub(super) struct Counters {
     pub(super) run_delay_ns: Option<u64>,
     pub(super) throttled_ns: Option<u64>,
+    /// The number of the limit's periods in which it stopped the groups.
+    pub(super) throttles: Option<u64>,
     pub(super) steal_ns: Option<u64>,
     pub(super) interrupts_ns: Option<u64>,
-    /// The part of `interrupts_ns` that the CPU always has.
-    pub(super) usual_interrupts_ns: u64,
+    /// The part of these times that the CPU and the host always have.
+    pub(super) usual: UsualTimes,
     pub(super) stalled_ns: Option<u64>,
     pub(super) cpu_ns: Option<u64>,
     /// The CPU time that none of the counters includes: the CPU was away, and nothing reported the absence.
@@ -149,21 +164,24 @@ impl Counters {
                 all.into_iter().max().filter(|ns| *ns < bound_ns)
             }
         };
-        let stalls = |of: fn(&Sample) -> &Counted<Stalls>| {
-            let (then, now) = of(before).as_ref().ok().zip(of(after).as_ref().ok())?;
-            grown(then.some_us, now.some_us)?.checked_mul(1000)
-        };
-        let io_ns = stalls(|sample| &sample.host.pressure.io);
-        let memory_ns = stalls(|sample| &sample.host.pressure.memory);
         let elapsed_ns = after.at.monotonic_ns.saturating_sub(before.at.monotonic_ns);
         let interrupts_ns = on_cpu(|times| times.irq.saturating_add(times.softirq));
+        let steal_ns = on_cpu(|times| times.steal);
+        let stalled_ns = stalled_ns(before, after);
+        let times = UsualTimes {
+            interrupts_ns: interrupts_ns.unwrap_or(0),
+            steal_ns: steal_ns.unwrap_or(0),
+            stalled_ns: stalled_ns.unwrap_or(0),
+        };
+        let throttled = process.and_then(|(then, now)| throttled(then, now, groups?));
         Counters {
             run_delay_ns: thread.and_then(|thread| grown(thread.before.run_delay_ns, thread.after.run_delay_ns)),
-            throttled_ns: process.and_then(|(then, now)| throttled_ns(then, now, groups?)),
-            steal_ns: on_cpu(|times| times.steal),
+            throttled_ns: throttled.map(|(ns, _)| ns),
+            throttles: throttled.map(|(_, periods)| periods),
+            steal_ns,
             interrupts_ns,
-            usual_interrupts_ns: cpu.zip(interrupts_ns).map_or(0, |(cpu, ns)| usual.part_of(ns, cpu, elapsed_ns)),
-            stalled_ns: io_ns.zip(memory_ns).map(|(io, memory)| io.max(memory)),
+            usual: usual.parts_of(times, cpu, elapsed_ns),
+            stalled_ns,
             cpu_ns: thread.and_then(|thread| grown(thread.before.cpu_ns, thread.after.cpu_ns)),
             uncounted_ns: stat.and_then(|(_, now)| {
                 let cpus = cpu.map_or_else(|| now.cpus.keys().copied().collect(), |cpu| vec![cpu]);
@@ -225,6 +243,13 @@ impl<'a> TickThread<'a> {
         let cpu = cpus.filter(|(then, now)| then == now).map(|(cpu, _)| *cpu);
         Some(TickThread { before: before.threads.get(&tid)?, after: after.threads.get(&tid)?, cpu })
     }
+
+    /// Whether the thread hardly ever slept for another reason than to wait for its next tick. Then it waited for a CPU only before ticks
+    /// and in ticks.
+    pub(super) fn wakes_only_for(&self, ticks: u64) -> bool {
+        let slept = self.after.voluntary_switches.saturating_sub(self.before.voluntary_switches);
+        slept <= ticks.saturating_add(ticks / OTHER_WAKES).saturating_add(1)
+    }
 }
 
 /// Finds the thread that runs the ticks: the only thread, or else the only thread that sleeps about once per tick.
@@ -255,23 +280,33 @@ fn tick_thread<'a>(before: &'a ProcessSample, after: &'a ProcessSample, ticks: u
     TickThread::numbered(tid, before, after)
 }
 
-/// How long limits stopped the groups of a process.
-/// `None` if this is unknown for one of the groups, if the process moved to another group, or if a limit changed between the samples.
-fn throttled_ns(
+/// How long limits stopped the groups of a process, and in how many of their periods. `None` if this is unknown for one of the groups, if
+/// the process moved to another group, or if a limit changed between the samples.
+fn throttled(
     process_before: &ProcessSample,
     process: &ProcessSample,
     (before, after): (&GroupsSample, &GroupsSample),
-) -> Option<u64> {
+) -> Option<(u64, u64)> {
     // The groups of servers are always read, even if there are more groups than the limit.
     let own = process.group.as_ref().filter(|own| process_before.group.as_ref() == Some(*own))?;
     let of = |sample: &GroupsSample| {
         let own = sample.limited.iter().filter(|(path, _)| GroupsSample::is_in(own, path));
-        own.map(|(path, group)| (path.clone(), group.throttled_us)).collect::<BTreeMap<String, Option<u64>>>()
+        own.map(|(path, group)| (path.clone(), *group)).collect::<BTreeMap<String, GroupSample>>()
     };
     let (before, after) = (of(before), of(after));
     if !before.keys().eq(after.keys()) {
         return None;
     }
-    let grown = before.values().zip(after.values()).map(|(then, now)| (*now)?.checked_sub((*then)?)?.checked_mul(1000));
-    grown.into_iter().try_fold(0_u64, |sum, ns| sum.checked_add(ns?))
+    before.values().zip(after.values()).try_fold((0_u64, 0_u64), |(ns, periods), (then, now)| {
+        let more_ns = grown(then.throttled_us?, now.throttled_us?)?.checked_mul(1000)?;
+        let more = grown(then.throttled_periods?, now.throttled_periods?)?;
+        Some((ns.checked_add(more_ns)?, periods.checked_add(more)?))
+    })
+}
+
+/// The upper bound of what on-time ticks were late in total, between two samples.
+pub(super) fn on_time_ns(before: &TelemetrySample, after: &TelemetrySample, bound_ns: u64) -> u64 {
+    let lateness = after.lateness.to_page().since(&before.lateness.to_page());
+    let on_time = lateness.buckets.iter().enumerate().filter(|(at, _)| lower_bound_ns(*at) < bound_ns);
+    on_time.fold(0, |sum: u64, (at, count)| sum.saturating_add(count.saturating_mul(lower_bound_ns(at + 1))))
 }

@@ -1,10 +1,9 @@
 //! The ledger of late ticks: each late or missed tick of a watched server gets exactly one cause, with the evidence.
 //!
-//! The evidence is what the kernel and the server counted between two samples.
-//! For ticks that evenkeel observes from outside, the records of the tick's own thread are evidence too.
-//! A cause is named only if its own time is long enough for all late ticks.
-//! Every other cause must be too short for a single late tick.
-//! Otherwise the cause is unknown, because a wrong cause misleads people.
+//! The evidence is what the kernel and the server counted between two samples. For ticks observed from outside, it is also what their own
+//! thread did when they were due. A cause is named only if its own time is long enough for all late ticks and every other cause is too
+//! short for a single one. The sum of many short waits is no evidence for a late tick. Otherwise the cause is unknown, because a wrong cause
+//! misleads people.
 
 mod cause;
 mod evidence;
@@ -17,7 +16,7 @@ use std::collections::BTreeSet;
 use crate::sample::{Cause, LateTicks, LedgerSample, Sample, ServerSample};
 pub use cause::{Evidence, LateCount, decide};
 use judged::Judged;
-pub use usual::Usual;
+pub use usual::{Usual, UsualTimes};
 
 /// The maximum number of servers with counts. It is larger than the number of servers that are watched at a time.
 const SERVERS_MAX: usize = 256;

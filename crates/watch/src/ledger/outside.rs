@@ -1,7 +1,7 @@
 //! Finds the causes of late ticks that were observed from outside: what each tick's thread did when the tick was due. A pure function.
 
 use super::cause::{EXPLAINS, Evidence, LateCount, OTHERS_MAX, decide, is_counted};
-use super::evidence::{Counters, TickThread, paused_ns, same_process};
+use super::evidence::{Counters, TickThread, on_time_ns, paused_ns, same_process};
 use super::judged::Judged;
 use super::usual::Usual;
 use crate::sample::{
@@ -21,6 +21,8 @@ struct Known {
     seen: Counters,
     /// How long the tick's thread waited for a CPU after it was woken. None if unknown.
     waited_asleep_ns: Option<u64>,
+    /// The part of that time which the ticks on time cannot have. None if the thread also woke for other reasons than its ticks.
+    waited_late_ns: Option<u64>,
     major_faults: Option<u64>,
     /// How late the kernel may fire the thread's timers, in nanoseconds. None if unknown.
     timer_slack_ns: Option<u64>,
@@ -52,9 +54,14 @@ pub(super) fn judged((before, after): (&Sample, &Sample), server: &ServerSample,
     let thread = process.and_then(|(then, now_of)| TickThread::numbered(now.tid?, then, now_of));
     let seen = Counters::between((before, after), process, thread.as_ref(), bound_ns, usual);
     let waited_awake_ns = now.waited_awake_ns.checked_sub(then.waited_awake_ns);
+    let waited_asleep_ns = seen.run_delay_ns.zip(waited_awake_ns).map(|(all, awake)| all.saturating_sub(awake));
+    let on_time_ns = on_time_ns(&then.ticks, &now.ticks, bound_ns);
+    let ran = now.ticks.ticks.saturating_sub(then.ticks.ticks);
+    let wakes_only_for_ticks = thread.is_some_and(|thread| thread.wakes_only_for(ran));
     let known = Known {
         seen,
-        waited_asleep_ns: seen.run_delay_ns.zip(waited_awake_ns).map(|(all, awake)| all.saturating_sub(awake)),
+        waited_asleep_ns,
+        waited_late_ns: waited_asleep_ns.filter(|_| wakes_only_for_ticks).map(|ns| ns.saturating_sub(on_time_ns)),
         major_faults: now.ticks.major_faults.zip(then.ticks.major_faults).and_then(|(now, then)| now.checked_sub(then)),
         timer_slack_ns: now.timer_slack_ns,
         bound_ns,
@@ -63,10 +70,10 @@ pub(super) fn judged((before, after): (&Sample, &Sample), server: &ServerSample,
         gaps: after.gaps.as_ref().and_then(|gaps| gaps.as_ref().ok()).cloned(),
         paused_ns: paused_ns(before, after),
     };
-    of_known(now, missed, period_ns, &known)
+    of_known(now, missed, &known)
 }
 
-fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> Vec<Judged> {
+fn of_known(now: &OutsideSample, missed: u64, known: &Known) -> Vec<Judged> {
     let (awake, off): (Vec<&OutsideLate>, Vec<&OutsideLate>) =
         now.late.iter().partition(|late| matches!(late.was, LateWas::Awake { .. }));
     let mut list = Vec::new();
@@ -95,19 +102,17 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
         add_missed(&mut list, cause, words, 1);
         missed -= 1;
     }
-    let asleep = (!off.is_empty() || missed > 0).then(|| while_off(&off, missed, period_ns, known));
+    let groups = groups(&off, missed, now.missed_ready, known);
     for late in &awake {
-        // While a thread catches up, each of its late ticks has the cause of the tick that began late.
-        let (cause, words) = match (behind_a_long_one(late, &awake, known), &asleep) {
+        // A thread that catches up does its ticks late for the reason of the tick that began late.
+        let (cause, words) = match (behind_a_long_one(late, &awake, known), began_late(&groups, late)) {
             ((Cause::Unknown, _), Some((cause, words))) if is_catching_up(late) => (*cause, words.clone()),
             (found, _) => found,
         };
         add(&mut list, cause, words, late);
     }
-    if let Some((cause, words)) = asleep {
-        for late in &off {
-            add(&mut list, cause, words.clone(), late);
-        }
+    for Group { late, missed, cause: (cause, words) } in groups {
+        late.into_iter().for_each(|late| add(&mut list, cause, words.clone(), late));
         if missed > 0 {
             add_missed(&mut list, cause, words, missed);
         }
@@ -117,6 +122,59 @@ fn of_known(now: &OutsideSample, missed: u64, period_ns: u64, known: &Known) -> 
         list.push(Judged { late: now.late_beyond, missed: 0, cause: Cause::Unknown, words, due_ns: None });
     }
     list
+}
+
+/// Late and missed ticks for which the same counts decide.
+struct Group<'a> {
+    late: Vec<&'a OutsideLate>,
+    missed: u64,
+    cause: (Cause, String),
+}
+
+/// Groups the ticks by how long the thread was ready when they were due. Waits of other ticks explain nothing.
+fn groups<'a>(off: &[&'a OutsideLate], missed: u64, missed_ready: Option<u64>, known: &Known) -> Vec<Group<'a>> {
+    let is_ready = |late: &&OutsideLate| late.ready_ns.map(|ns| ns as f64 >= late.lateness_ns as f64 * EXPLAINS);
+    let of = |wanted: Option<bool>| off.iter().copied().filter(|late| is_ready(late) == wanted).collect::<Vec<_>>();
+    let (ready, not_ready, unknown) = (of(Some(true)), of(Some(false)), of(None));
+    let missed_of_ready = missed_ready.unwrap_or(0).min(missed);
+    let rest = missed - missed_of_ready;
+    let (missed_not_ready, missed_unknown) = if missed_ready.is_some() { (rest, 0) } else { (0, rest) };
+    let ready_ns = ready.iter().filter_map(|late| late.ready_ns).fold(0, u64::saturating_add);
+    let ready_ns = ready_ns.max(missed_of_ready.saturating_mul(known.period_ns));
+    // The kernel counts the same waits. If it counts less, the CPU was not there for a part of that time.
+    let ready_ns = known.waited_asleep_ns.map(|all_ns| all_ns.min(ready_ns));
+    let other_ns = known.waited_asleep_ns.zip(ready_ns).map(|(all_ns, ready_ns)| all_ns.saturating_sub(ready_ns));
+    let of_ready = Delays { all_ns: ready_ns, late_ns: ready_ns };
+    let of_not_ready = Delays { all_ns: other_ns, late_ns: Some(0) };
+    let of_unknown = Delays { all_ns: known.waited_asleep_ns, late_ns: known.waited_late_ns };
+    let all = [
+        (ready, missed_of_ready, of_ready),
+        (not_ready, missed_not_ready, of_not_ready),
+        (unknown, missed_unknown, of_unknown),
+    ];
+    let some = all.into_iter().filter(|(late, missed, _)| !late.is_empty() || *missed > 0);
+    some.map(|(late, missed, delays)| Group { cause: while_off(&late, missed, delays, known), late, missed }).collect()
+}
+
+/// The cause of the tick that began late before this one.
+fn began_late<'a>(groups: &'a [Group<'_>], late: &OutsideLate) -> Option<&'a (Cause, String)> {
+    let last_of =
+        |group: &Group<'_>| group.late.iter().map(|one| one.due_ns).filter(|due_ns| *due_ns < late.due_ns).max();
+    match groups {
+        [group] => Some(&group.cause),
+        _ => groups
+            .iter()
+            .filter(|group| last_of(group).is_some())
+            .max_by_key(|group| last_of(group))
+            .map(|it| &it.cause),
+    }
+}
+
+/// How long the thread waited for a CPU after it was woken: in all, and in single waits that made ticks late.
+#[derive(Clone, Copy, Debug)]
+struct Delays {
+    all_ns: Option<u64>,
+    late_ns: Option<u64>,
 }
 
 /// The cause, if the whole machine or the tick's CPU was away for most of the lateness.
@@ -222,27 +280,31 @@ fn behind_a_long_one(late: &OutsideLate, all: &[&OutsideLate], known: &Known) ->
     (Cause::Unknown, open_words(known))
 }
 
-/// The cause if the thread had no CPU when the ticks became due. The counts between the samples decide.
-/// Waits for a CPU in the middle of a wake are subtracted first.
-fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -> (Cause, String) {
+/// The cause if the thread had no CPU when the ticks became due. The counts between the samples decide. Waits for a CPU in the middle of a
+/// wake are subtracted first.
+fn while_off(off: &[&OutsideLate], missed: u64, delays: Delays, known: &Known) -> (Cause, String) {
     let lateness_ns = off.iter().map(|late| late.lateness_ns).fold(0, u64::saturating_add);
-    let lateness_ns = lateness_ns.max(missed.saturating_mul(period_ns));
+    let lateness_ns = lateness_ns.max(missed.saturating_mul(known.period_ns));
     let seen = &known.seen;
     let (cause, words) = decide(&Evidence {
         ticks: LateCount { late: off.len() as u64, missed, lateness_ns, bound_ns: known.bound_ns },
-        run_delay_ns: known.waited_asleep_ns,
+        run_delay_ns: delays.all_ns,
+        late_delay_ns: delays.late_ns,
         throttled_ns: seen.throttled_ns,
+        throttles: seen.throttles,
         steal_ns: seen.steal_ns,
         interrupts_ns: seen.interrupts_ns,
-        usual_interrupts_ns: seen.usual_interrupts_ns,
+        usual: seen.usual,
         // Late ticks were already compared with each pause, so pauses only matter for missed ticks.
         paused_ns: known.paused_ns.filter(|_| missed > 0),
         lock_ns: None,
+        long_lock_ns: None,
         major_faults: known.major_faults,
         stalled_ns: seen.stalled_ns,
         overruns: 0,
         excess_ns: 0,
         work_ns: 0,
+        mean_work_ns: 0,
         cpu_ns: seen.cpu_ns,
         uncounted_ns: known.seen.uncounted_ns,
     });
@@ -251,7 +313,7 @@ fn while_off(off: &[&OutsideLate], missed: u64, period_ns: u64, known: &Known) -
     }
     let longest_ns = off.iter().map(|late| late.lateness_ns).max().unwrap_or(0);
     let short = |time: Option<u64>| time.is_some_and(|ns| ns < known.bound_ns);
-    let is_undisturbed = [known.waited_asleep_ns, seen.throttled_ns, seen.steal_ns, seen.interrupts_ns].map(short);
+    let is_undisturbed = [delays.all_ns, seen.throttled_ns, seen.steal_ns, seen.interrupts_ns].map(short);
     match known.timer_slack_ns {
         // No tick was later than the thread's timer slack.
         Some(slack_ns)

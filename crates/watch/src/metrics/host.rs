@@ -190,7 +190,24 @@ fn network(host: &HostSample) -> Vec<Family> {
             "Packets dropped or delayed because an allowance of the instance was exceeded.",
         )
         .many(allowances),
+        left_out(host),
     ]
+}
+
+/// How many devices have no series, because there are too many.
+fn left_out(host: &HostSample) -> Family {
+    let of = |kind: &str, count: Option<usize>| (label("kind", kind), count.map(|count| count as u64));
+    let sources = host.interrupts.as_ref().ok().map(|interrupts| interrupts.sources_beyond);
+    let counts = [
+        of("interface", host.interfaces.as_ref().ok().map(|_| host.interfaces_beyond)),
+        of("disk", host.disks.as_ref().ok().map(|_| host.disks_beyond)),
+        of("interrupt source", sources),
+    ];
+    Family::gauge(
+        "evenkeel_host_left_out",
+        "Devices without series, because there are too many. The busiest have series.",
+    )
+    .many(counts)
 }
 
 fn memory_and_disks(host: &HostSample) -> Vec<Family> {

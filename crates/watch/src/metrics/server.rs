@@ -84,6 +84,15 @@ fn processes(servers: &[ServerSample]) -> Vec<Family> {
             "Datagrams that a UDP socket dropped because its buffer was full.",
         )
         .many(sockets(|socket| socket.drops)),
+        Family::gauge(
+            "evenkeel_server_udp_sockets_left_out",
+            "UDP sockets without series, because there are too many.",
+        )
+        .many(
+            servers.iter().map(|server| {
+                (labels(server), server.sockets.as_ref().ok().map(|_| server.files.sockets_beyond as u64))
+            }),
+        ),
     ]
 }
 

@@ -44,15 +44,18 @@ pub struct DiskModel {
     pub request_ms_mean: Measured<Option<f64>>,
 }
 
+/// `was_cut`: whether the earlier sample had interfaces that were not listed.
 pub(super) fn interfaces(
     before: &BTreeMap<String, InterfaceSample>,
     after: &BTreeMap<String, InterfaceSample>,
+    was_cut: bool,
     span: Span,
 ) -> Vec<InterfaceModel> {
     let one = |(name, now): (&String, &InterfaceSample)| {
         let then = before.get(name);
         let of = |what: &str, of: fn(&InterfaceSample) -> u64| match then {
             Some(then) => span.per_s(what, of(then), of(now)),
+            None if was_cut => Measured::absent(NOT_LISTED),
             None => Measured::absent("the interface is new"),
         };
         let allowance = |(of, count): (&String, &u64)| {
@@ -73,14 +76,17 @@ pub(super) fn interfaces(
     after.iter().map(one).collect()
 }
 
+/// `was_cut`: whether the earlier sample had disks that were not listed.
 pub(super) fn disks(
     before: &BTreeMap<String, DiskCounts>,
     after: &BTreeMap<String, DiskCounts>,
+    was_cut: bool,
     span: Span,
 ) -> Vec<DiskModel> {
     let one = |(name, now): (&String, &DiskCounts)| {
         // If a disk was not used before the earlier sample, that sample does not have it.
-        let then = before.get(name).copied().unwrap_or_default();
+        let then = before.get(name).copied().or_else(|| (!was_cut).then(DiskCounts::default));
+        let Some(then) = then else { return not_listed(name) };
         let of = |what: &str, of: fn(&DiskCounts) -> u64| span.per_s(what, of(&then), of(now));
         let requests = |disk: &DiskCounts| disk.reads.saturating_add(disk.writes);
         let request_ms = |disk: &DiskCounts| disk.read_ms.saturating_add(disk.write_ms);
@@ -99,4 +105,19 @@ pub(super) fn disks(
         }
     };
     after.iter().map(one).collect()
+}
+
+const NOT_LISTED: &str = "it was not among the listed ones at the sample before";
+
+fn not_listed(name: &str) -> DiskModel {
+    let unknown = || Measured::absent(NOT_LISTED);
+    DiskModel {
+        name: name.to_owned(),
+        reads_per_s: unknown(),
+        read_bytes_per_s: unknown(),
+        writes_per_s: unknown(),
+        written_bytes_per_s: unknown(),
+        busy: unknown(),
+        request_ms_mean: Measured::absent(NOT_LISTED),
+    }
 }

@@ -49,6 +49,9 @@ pub struct HostModel {
     pub udp: UdpRates,
     /// Network interfaces.
     pub interfaces: Measured<Vec<InterfaceModel>>,
+    /// The number of further interfaces that are not listed because of the limit. Those with drops and packets are listed first.
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub interfaces_beyond: usize,
     /// Memory.
     pub memory: MemoryModel,
     /// Page faults that waited for a disk or for swap.
@@ -61,6 +64,9 @@ pub struct HostModel {
     pub oom_kills: Measured<u64>,
     /// Disks.
     pub disks: Measured<Vec<DiskModel>>,
+    /// The number of further disks that are not listed because of the limit. The busiest are listed first.
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub disks_beyond: usize,
     /// The clock source in use.
     pub clock_source: Measured<String>,
 }
@@ -247,7 +253,9 @@ pub(super) fn host(before: &HostSample, after: &HostSample, span: Span) -> HostM
             squeezed_per_s: packets("squeezes", |cpu| cpu.squeezed),
         },
         udp: udp(before, after, span),
-        interfaces: both(&before.interfaces, &after.interfaces).map(|(before, after)| interfaces(before, after, span)),
+        interfaces: both(&before.interfaces, &after.interfaces)
+            .map(|(then, now)| interfaces(then, now, before.interfaces_beyond > 0, span)),
+        interfaces_beyond: after.interfaces_beyond,
         memory: memory(after),
         major_faults_per_s: page("major page faults", |paging| paging.major_faults),
         swap_ins_per_s: page("pages read from swap", |paging| paging.swap_ins),
@@ -256,7 +264,8 @@ pub(super) fn host(before: &HostSample, after: &HostSample, span: Span) -> HostM
             Some((before, after)) => span.increase("OOM kills", before, after),
             None => Measured::absent("this kernel does not count OOM kills"),
         }),
-        disks: both(&before.disks, &after.disks).map(|(before, after)| disks(before, after, span)),
+        disks: both(&before.disks, &after.disks).map(|(then, now)| disks(then, now, before.disks_beyond > 0, span)),
+        disks_beyond: after.disks_beyond,
         clock_source: after.clock_source.clone().into(),
     }
 }

@@ -72,6 +72,9 @@ pub struct SocketsModel {
     pub drops_per_s: Measured<f64>,
     /// The number of open files that were not examined. Sockets among them are missing here.
     pub files_beyond: usize,
+    /// The number of further sockets that are not listed because of the limit. Those that dropped most are listed.
+    #[cfg_attr(feature = "schema", schemars(extend("x-since" = "0.1.0")))]
+    pub sockets_beyond: usize,
 }
 
 /// A server in two samples.
@@ -168,10 +171,11 @@ fn threads(before: &ProcessSample, after: &ProcessSample, span: Span) -> Vec<Thr
 fn sockets(before: Option<&ServerSample>, after: &ServerSample, span: Span) -> Measured<SocketsModel> {
     Measured::from(after.sockets.as_ref().map_err(Clone::clone)).map(|now| {
         let then = before.and_then(|before| before.sockets.as_ref().ok());
-        // A new socket had dropped nothing at the earlier sample.
+        let was_cut = before.is_some_and(|before| before.files.sockets_beyond > 0);
+        // A new socket had dropped nothing at the earlier sample. If some were not listed then, it may be one of those.
         let dropped_before = |socket: &SocketSample| {
             then.and_then(|then| then.iter().find(|before| before.inode == socket.inode))
-                .map_or(0, |before| before.drops)
+                .map_or(if was_cut { socket.drops } else { 0 }, |before| before.drops)
         };
         let drops_per_s = match then {
             Some(_) => span.per_s(
@@ -189,6 +193,7 @@ fn sockets(before: Option<&ServerSample>, after: &ServerSample, span: Span) -> M
             receive_queue_bytes: now.iter().map(|socket| socket.receive_queue_bytes).fold(0, u64::saturating_add),
             drops_per_s,
             files_beyond: after.files.beyond,
+            sockets_beyond: after.files.sockets_beyond,
         }
     })
 }

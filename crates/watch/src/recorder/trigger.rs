@@ -81,6 +81,7 @@ mod tests {
             major_faults: None,
             thread: None,
             waits: None,
+            late_run_delay_ns: None,
             counts: Default::default(),
             lateness,
             work: HistogramSample::default(),

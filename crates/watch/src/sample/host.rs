@@ -31,12 +31,18 @@ pub struct HostSample {
     pub udp: Counted<UdpSample>,
     /// Network interfaces by name.
     pub interfaces: Counted<BTreeMap<String, InterfaceSample>>,
+    /// The number of further interfaces that are not listed because of the limit.
+    #[serde(default)]
+    pub interfaces_beyond: usize,
     /// The use of memory.
     pub memory: Counted<MemorySample>,
     /// Page faults and swapping.
     pub paging: Counted<PagingSample>,
     /// Disks by name.
     pub disks: Counted<BTreeMap<String, DiskCounts>>,
+    /// The number of further disks that are not listed because of the limit.
+    #[serde(default)]
+    pub disks_beyond: usize,
     /// The clock source in use.
     pub clock_source: Counted<String>,
 }

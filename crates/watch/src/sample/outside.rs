@@ -36,6 +36,10 @@ pub struct OutsideSample {
     /// The missed ticks since the previous sample that became due while the tick's thread waited for another thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed_waiting: Vec<OutsideLate>,
+    /// The number of missed ticks since the previous sample whose thread was ready when they were due, and for nearly all of the time after,
+    /// but had no CPU. None if the records do not show when the thread was woken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed_ready: Option<u64>,
     /// The names of the server's threads for which the tick's thread waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wakers: BTreeMap<u32, String>,
@@ -66,6 +70,7 @@ impl OutsideSample {
             late: Vec::new(),
             late_beyond: 0,
             missed_waiting: Vec::new(),
+            missed_ready: None,
             wakers: BTreeMap::new(),
             lost: 0,
             uncounted: 0,
@@ -108,6 +113,9 @@ pub struct OutsideLate {
     pub cpu: usize,
     /// What the thread did when the tick was due.
     pub was: LateWas,
+    /// How long the thread was ready before it got a CPU for this tick, in nanoseconds. None if the records do not show when it was woken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_ns: Option<u64>,
 }
 
 /// What the tick's thread did when the tick was due.

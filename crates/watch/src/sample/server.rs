@@ -86,4 +86,7 @@ pub struct SocketSample {
 pub struct FilesSample {
     /// The number of further open files that are not examined because of the limit. Sockets among them are missing.
     pub beyond: usize,
+    /// The number of further UDP sockets that are not listed because of the limit.
+    #[serde(default)]
+    pub sockets_beyond: usize,
 }

@@ -34,6 +34,9 @@ pub struct TelemetrySample {
     /// How long the ticks waited for locks. None unless the server reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitsSample>,
+    /// How long the tick's thread waited for a CPU in waits that made ticks late, in nanoseconds. None unless the server reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_run_delay_ns: Option<u64>,
     /// Counters that the server sets, by name.
     pub counts: BTreeMap<String, u64>,
     /// The times from due to begin.
@@ -230,6 +233,7 @@ impl From<&Snapshot> for TelemetrySample {
             major_faults: page.faults.map(|faults| faults.major),
             thread: page.thread,
             waits: page.waits.as_ref().map(WaitsSample::from),
+            late_run_delay_ns: page.late_run_delay_ns,
             counts: counts.collect(),
             lateness: (&page.lateness).into(),
             work: (&page.work).into(),

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
-use super::frame::{FORMAT, SEGMENT_HEAD_BYTES, parse_format};
+use super::frame::{FORMAT, HEAD_BYTES, Head, SEGMENT_HEAD_BYTES, parse_format};
 use super::index::{Block, parse_index};
 use super::names::SegmentName;
-use super::segment::{parse_segment, search_blocks};
+use super::segment::{parse_segment, read_block, search_blocks};
 use super::writer::segments;
 use crate::sample::Sample;
 
@@ -197,6 +197,32 @@ impl Replay {
             }
         }
         None
+    }
+
+    /// Takes the first sample of each block, from the oldest to the newest, and the last sample. A block holds a minute or less, so this
+    /// reads long stores fast. Blocks that can't be read are left out.
+    pub fn each_block(&mut self, mut take: impl FnMut(Sample)) {
+        let mut newest = None;
+        for segment in 0..self.segments.len() {
+            for block in 0..self.blocks(segment).len() {
+                if let Some(sample) = self.first_of(segment, block) {
+                    newest = Some(sample.at);
+                    take(sample);
+                }
+            }
+        }
+        let last = self.last().and_then(|at| self.sample(at));
+        if let Some(last) = last.filter(|last| Some(last.at) != newest) {
+            take(last);
+        }
+    }
+
+    /// The first sample of a block, without the others.
+    fn first_of(&mut self, segment: usize, block: usize) -> Option<Sample> {
+        let begin = self.blocks(segment).get(block)?.at;
+        let file = File::open(&self.segments.get(segment)?.path).ok()?;
+        let length = HEAD_BYTES + Head::parse(&read(&file, begin, HEAD_BYTES as u64)?)?.bytes;
+        read_block(&read(&file, begin, length as u64)?).samples.pop()
     }
 
     /// The blocks of a segment. Empty if the segment can't be read.

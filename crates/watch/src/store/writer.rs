@@ -15,8 +15,9 @@ use super::index::Block;
 use super::names::{SegmentName, day_of};
 use crate::sample::Sample;
 
-/// The maximum number of samples in a block. A damaged frame loses at most this many samples.
+/// The maximum number of samples in a block, and the maximum time that it covers. If a frame is damaged, at most this is lost.
 const BLOCK_SAMPLES: u32 = 60;
+const BLOCK_NS: u64 = 60_000_000_000;
 /// The minimum size of a full segment, even if the limit of the store is small.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 /// The number of segments in a full store. Deleting one segment then frees a small part of the store.
@@ -64,6 +65,8 @@ struct OpenSegment {
 struct OpenBlock {
     stream: Compress,
     samples: u32,
+    /// The time of the first sample, in nanoseconds since 1970 UTC.
+    began_ns: u64,
     /// The time of the last sample, in nanoseconds since 1970 UTC.
     realtime_ns: u64,
 }
@@ -188,11 +191,15 @@ impl StoreWriter {
 
 impl OpenSegment {
     fn append(&mut self, raw: &[u8], realtime_ns: u64, dir: &Path) -> Result<(), StoreError> {
-        // If the clock was set back, a new block begins, because readers search for the block that begins at or before a time.
-        let is_over = |block: &OpenBlock| block.samples >= BLOCK_SAMPLES || realtime_ns < block.realtime_ns;
+        // If the clock was set back, a new block begins. Readers search for the block that begins at or before a time.
+        let is_over = |block: &OpenBlock| {
+            block.samples >= BLOCK_SAMPLES
+                || realtime_ns < block.realtime_ns
+                || realtime_ns - block.began_ns >= BLOCK_NS
+        };
         if self.block.as_ref().is_none_or(is_over) {
             let stream = Compress::new(Compression::default(), false);
-            self.block = Some(OpenBlock { stream, samples: 0, realtime_ns });
+            self.block = Some(OpenBlock { stream, samples: 0, began_ns: realtime_ns, realtime_ns });
         }
         let path = || dir.join(self.name.to_string());
         let Some(block) = &mut self.block else { return Ok(()) };

@@ -70,6 +70,12 @@ fn page(sample: &mut Sample) -> &mut evenkeel_watch::sample::TelemetrySample {
     sample.servers[0].telemetry.as_mut().unwrap().as_mut().unwrap()
 }
 
+/// The tick's thread was ready but had no CPU for this time, and that made ticks late.
+fn delay(sample: &mut Sample, ms: u64) {
+    thread(sample).run_delay_ns += ms * 1_000_000;
+    page(sample).late_run_delay_ns = Some(ms * 1_000_000);
+}
+
 fn throttle(sample: &mut Sample, us: u64) {
     let group = sample.host.groups.as_mut().unwrap().limited.get_mut("/game.slice").unwrap();
     *group.throttled_us.as_mut().unwrap() += us;
@@ -85,11 +91,11 @@ fn work_too_long(sample: &mut Sample) {
 fn each_planted_cause_is_the_one_of_all_late_ticks() {
     assert_eq!(judged(0, |_| {}), []);
     is(Cause::Unknown, |_| {});
-    is(Cause::Preempted, |sample| thread(sample).run_delay_ns += 80_000_000);
+    is(Cause::Preempted, |sample| delay(sample, 80));
     is(Cause::Stolen, |sample| cpu(sample).steal += 8);
     is(Cause::Throttled, |sample| {
         throttle(sample, 80_000);
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
     });
     is(Cause::Interrupt, |sample| cpu(sample).softirq += 8);
     is(Cause::PageFault, |sample| {
@@ -198,17 +204,17 @@ fn what_does_not_decide_is_unknown() {
     });
     // The server moved to another group, or the limit was removed.
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         sample.servers[0].process.as_mut().unwrap().group = Some("/".to_owned());
     });
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         sample.host.groups.as_mut().unwrap().limited.clear();
     });
     // Another thread sleeps once per tick, or is busier.
     for (cpu_ns, sleeps) in [(0, 50), (1_000_000_000, 0)] {
         let (mut before, mut after) = second(10);
-        thread(&mut after).run_delay_ns += 80_000_000;
+        delay(&mut after, 80);
         for (sample, more) in [(&mut before, 0), (&mut after, 1)] {
             let mut other = thread(sample).clone();
             (other.cpu_ns, other.voluntary_switches) = (cpu_ns * more, sleeps * more);
@@ -218,35 +224,78 @@ fn what_does_not_decide_is_unknown() {
     }
     // Some threads are not read because of the limit.
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         let process = sample.servers[0].process.as_mut().unwrap();
         process.threads_beyond = 1;
     });
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         cpu(sample).steal += 1;
     });
     // The limit is new, so its earlier counts are unknown.
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         let groups = &mut sample.host.groups.as_mut().unwrap().limited;
         groups.insert("/game.slice/one".to_owned(), Default::default());
     });
     // The missed ticks take much more time than the thread waited.
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         page(sample).missed = 20;
     });
     is(Cause::Unknown, |sample| {
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
         sample.host.stat = Err(evenkeel_watch::Unknown { unknown: evenkeel_watch::Kind::Denied, why: String::new() });
     });
+}
+
+/// The server reports which waits for a CPU made ticks late. The sum of all waits in a second is no evidence.
+#[test]
+fn many_short_waits_for_a_cpu_do_not_explain_a_late_tick() {
+    is(Cause::Unknown, |sample| thread(sample).run_delay_ns += 80_000_000);
+    is(Cause::Unknown, |sample| {
+        thread(sample).run_delay_ns += 80_000_000;
+        page(sample).late_run_delay_ns = Some(20_000_000);
+    });
+    // An older library does not report them.
+    is(Cause::Unknown, |sample| {
+        delay(sample, 80);
+        page(sample).late_run_delay_ns = None;
+    });
+    // Observed from outside, the thread also wakes for packets between its ticks. Each of these waits is short.
+    let packets = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 25_000_000;
+        thread(sample).voluntary_switches += 400;
+    };
+    causes(&[OFF], 0, packets, &[(Cause::Unknown, 1, 0)]);
+    // The ticks that began in time waited for up to 1.1 ms each, which explains all of that time.
+    let short = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 10_300_000;
+        outside(sample).ticks.lateness.buckets = [(EARLY, 1000), (61, 50)].into();
+    };
+    causes(&[OFF], 0, short, &[(Cause::Unknown, 1, 0)]);
+    // The records show when the thread was woken for each tick.
+    let ready = |ms: u64| OutsideLate { ready_ns: Some(ms * 1_000_000), ..OFF };
+    causes(&[ready(11)], 0, packets, &[(Cause::Preempted, 1, 0)]);
+    causes(&[ready(0)], 0, packets, &[(Cause::Unknown, 1, 0)]);
+    causes(&[ready(11), ready(1)], 0, packets, &[(Cause::Preempted, 1, 0), (Cause::Unknown, 1, 0)]);
+    // The kernel counts less than the records show: the CPU was not there.
+    causes(&[ready(11)], 0, |sample| thread(sample).run_delay_ns += 1_000_000, &[(Cause::Unknown, 1, 0)]);
+    // The timer of one tick fired late, because the hypervisor had the CPU. The other one waited for another thread.
+    let stolen = |sample: &mut Sample| cpu(sample).steal += 1;
+    causes(&[ready(0)], 0, stolen, &[(Cause::Stolen, 1, 0)]);
+    let missed = |sample: &mut Sample| {
+        thread(sample).run_delay_ns += 60_000_000;
+        thread(sample).voluntary_switches += 400;
+        outside(sample).missed_ready = Some(2);
+    };
+    causes(&[ready(11)], 3, missed, &[(Cause::Preempted, 1, 2), (Cause::Unknown, 0, 1)]);
 }
 
 #[test]
 fn counts_add_up_in_the_model_and_the_metrics() {
     let (before, mut after) = second(10);
-    thread(&mut after).run_delay_ns += 80_000_000;
+    delay(&mut after, 80);
     after.ledger = entries(&before, &after);
     page(&mut after).missed = 0;
     let mut later = after.clone();
@@ -291,6 +340,7 @@ fn seen_from_outside(late: &[OutsideLate], missed: u64) -> (Sample, Sample) {
             late: late.to_vec(),
             late_beyond: 0,
             missed_waiting: Vec::new(),
+            missed_ready: None,
             wakers: [(9, "saver".to_owned())].into(),
             lost: 0,
             uncounted: 0,
@@ -305,18 +355,19 @@ fn outside(sample: &mut Sample) -> &mut OutsideSample {
     sample.servers[0].outside.as_mut().unwrap().as_mut().unwrap()
 }
 
-const OFF: OutsideLate = OutsideLate { due_ns: 100_500_000_000, lateness_ns: 12_000_000, cpu: 0, was: LateWas::Off };
+const OFF: OutsideLate =
+    OutsideLate { due_ns: 100_500_000_000, lateness_ns: 12_000_000, cpu: 0, was: LateWas::Off, ready_ns: None };
 
 fn behind(on_cpu_ms: u64, waited_ms: u64) -> OutsideLate {
     let (on_cpu_ns, waited_ns) = (on_cpu_ms * 1_000_000, waited_ms * 1_000_000);
     let was = LateWas::Awake { on_cpu_ns, waited_ns, began_late_ns: Some(50_000) };
-    OutsideLate { due_ns: 100_700_000_000, lateness_ns: 15_000_000, cpu: 0, was }
+    OutsideLate { due_ns: 100_700_000_000, lateness_ns: 15_000_000, cpu: 0, was, ready_ns: None }
 }
 
 /// The tick after [`OFF`]: its thread worked for 18 ms since it got the CPU, and did several ticks in that time.
 fn caught_up(began_late_ns: Option<u64>) -> OutsideLate {
     let was = LateWas::Awake { on_cpu_ns: 18_000_000, waited_ns: 0, began_late_ns };
-    OutsideLate { due_ns: OFF.due_ns + 20_000_000, lateness_ns: 8_000_000, cpu: 0, was }
+    OutsideLate { due_ns: OFF.due_ns + 20_000_000, lateness_ns: 8_000_000, cpu: 0, was, ready_ns: None }
 }
 
 /// After a delay, most servers do several ticks at once. Their work takes no longer than usual.
@@ -462,7 +513,7 @@ fn what_the_gap_meter_saw_at_the_time_of_a_tick_decides() {
     is(Cause::Unknown, |sample| saw(sample, &[(100, 120)], &[]));
     is(Cause::Unknown, |sample| {
         saw(sample, &[(100, 190)], &[]);
-        thread(sample).run_delay_ns += 80_000_000;
+        delay(sample, 80);
     });
 }
 

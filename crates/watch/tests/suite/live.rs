@@ -26,6 +26,7 @@ fn this_machine_is_read_and_a_sample_can_be_read_back() {
         swapped_in: None,
         thread: None,
         waits: None,
+        run_delay_ns: None,
     };
     page.tick(&tick(0));
     let servers = ServerOptions {

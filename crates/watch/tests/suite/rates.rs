@@ -1,6 +1,6 @@
 //! Rates between two samples of a made-up host, whose true rates are known.
 
-use evenkeel_watch::sample::{Moment, Sample, TelemetrySample};
+use evenkeel_watch::sample::{Moment, Sample, SocketSample, TelemetrySample};
 use evenkeel_watch::{Collector, CollectorOptions, Measured, Model, ServerOptions};
 
 use crate::made_up;
@@ -86,6 +86,20 @@ fn a_server_without_telemetry_has_all_that_the_kernel_counts() {
     assert!(server.ticks.why().unwrap().contains("no page of telemetry"), "{:?}", server.ticks);
 }
 
+/// A socket that was left out of the earlier sample dropped its datagrams before.
+#[test]
+fn a_socket_that_comes_into_the_list_has_no_sudden_drops() {
+    let (mut before, mut after) = (sample(100), sample(110));
+    let socket = |inode: u64, drops: u64| SocketSample { port: inode as u16, inode, receive_queue_bytes: 0, drops };
+    before.servers[0].sockets = Ok(vec![socket(1, 10)]);
+    after.servers[0].sockets = Ok(vec![socket(1, 20), socket(2, 500)]);
+    let drops =
+        |before: &Sample| Model::from_samples(before, &after).servers[0].udp.known().unwrap().drops_per_s.clone();
+    is(&drops(&before), 51.0);
+    before.servers[0].files.sockets_beyond = 1;
+    is(&drops(&before), 1.0);
+}
+
 #[test]
 fn what_says_nothing_is_unknown_with_the_reason() {
     let (one, other) = (sample(100), sample(110));
@@ -157,6 +171,7 @@ pub(crate) fn telemetry(ticks: u64) -> TelemetrySample {
         major_faults: None,
         thread: None,
         waits: None,
+        late_run_delay_ns: Some(0),
         counts: [("players".to_owned(), 12), ("packets_in".to_owned(), ticks * 3)].into(),
         lateness: histogram(100, ticks),
         work: histogram(60, ticks),

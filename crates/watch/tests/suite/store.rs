@@ -293,3 +293,42 @@ fn the_first_format_is_read() {
     assert_eq!((parsed.samples.len(), parsed.damage), (3, Damage::default()));
     assert_eq!(parsed.samples[2].host.stat.as_ref().unwrap().context_switches, Some(1954));
 }
+
+#[test]
+fn each_block_gives_its_first_sample() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = samples(200);
+    write(dir.path(), &written);
+    let each = || {
+        let mut found = Vec::new();
+        Replay::open(dir.path()).unwrap().each_block(|sample| found.push(sample));
+        found
+    };
+    let found = each();
+    assert_eq!((found.first(), found.last()), (written.first(), written.last()));
+    assert!((4..=6).contains(&found.len()), "{}", found.len());
+    let times: Vec<u64> = found.iter().map(|sample| sample.at.realtime_ns).collect();
+    assert!(times.is_sorted() && found.iter().all(|sample| written.contains(sample)));
+    // A damaged block is left out.
+    let path = segment(dir.path());
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[60] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(each(), found[1..]);
+}
+
+/// A damaged byte costs the rest of its block. With long intervals, 60 samples would be an hour.
+#[test]
+fn a_block_covers_at_most_a_minute() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut written = samples(60);
+    for (at, sample) in (0..).zip(&mut written) {
+        sample.at.realtime_ns += at * 19 * SECOND_NS;
+    }
+    write(dir.path(), &written);
+    let mut firsts = Vec::new();
+    Replay::open(dir.path()).unwrap().each_block(|sample| firsts.push(sample));
+    // The samples are 20 s apart.
+    assert_eq!(firsts.len(), 21);
+    assert_eq!(replayed(dir.path()), written);
+}

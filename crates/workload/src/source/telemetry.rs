@@ -291,6 +291,7 @@ mod tests {
                 swapped_in: None,
                 thread: None,
                 waits: None,
+                run_delay_ns: None,
             };
             writer.tick(&entry);
         }

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
         overdue::settle(&root, &args.state, out);
     }
     let facts = Facts::probe(&root);
-    let machine = Machine::from_facts(&facts);
+    let machine = args.question.machine(&root, facts.clone())?;
     let (file, services) = args.services(&machine)?;
     let by = args.lines(&root)?;
     let units: Vec<_> = services.iter().map(|service| service.unit.clone()).collect();

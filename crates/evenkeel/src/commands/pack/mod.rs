@@ -7,7 +7,7 @@ mod run;
 
 use std::path::PathBuf;
 
-use evenkeel_fleet::pack::{Machine, Report};
+use evenkeel_fleet::pack::Report;
 use evenkeel_host::Facts;
 use serde::Serialize;
 
@@ -57,7 +57,8 @@ enum What {
   evenkeel pack plan sessions.csv
   evenkeel pack plan sessions.csv --host hosts/machine.txt --json
   evenkeel pack plan sessions.csv --load-max 0.6 --interrupt-cpus avoid
-  evenkeel pack plan sessions.csv --cpu-sets one")]
+  evenkeel pack plan sessions.csv --cpu-sets one
+  evenkeel pack plan sessions.csv --slice game.slice")]
 struct PlanArgs {
     #[command(flatten)]
     host: HostArgs,
@@ -87,7 +88,8 @@ pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
 }
 
 fn plan(args: &PlanArgs, out: &Out) -> Outcome {
-    let machine = Machine::from_facts(&Facts::probe(&args.host.open()?));
+    let root = args.host.open()?;
+    let machine = args.question.machine(&root, Facts::probe(&root))?;
     let report = args.question.place(&args.sessions, &machine)?;
     let answer = PlanAnswer { file: args.sessions.display().to_string(), report };
     out.answer(&answer, || show::pack::page(&answer.report))?;

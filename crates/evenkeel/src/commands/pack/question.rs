@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use evenkeel_fleet::pack::{self, CpuSets, InterruptCpus, Machine, Options, PackError, Report};
 use evenkeel_fleet::{Session, read_sessions};
-use evenkeel_hostfs::json_words;
+use evenkeel_host::facts::Limits;
+use evenkeel_host::{Fact, Facts};
+use evenkeel_hostfs::{Root, json_words};
 use serde::Deserialize;
 
 use crate::args::number;
@@ -37,6 +39,9 @@ pub(super) struct Question {
     /// The answer of `measure quantum --json`: the share of each CPU that the hypervisor gives
     #[arg(long, value_name = "FILE")]
     slices: Option<PathBuf>,
+    /// Hold the limits of this slice of systemd, instead of those of evenkeel's own control group
+    #[arg(long, value_name = "SLICE")]
+    slice: Option<String>,
 }
 
 /// How to use the CPUs that serve interrupts.
@@ -80,7 +85,29 @@ impl Question {
         }
         let slices = self.slices.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
         words.extend(slices.map(|path| format!("--slices={}", path.display())));
+        words.extend(self.slice.as_ref().map(|slice| format!("--slice={slice}")));
         words
+    }
+
+    /// The machine on which the sessions are placed, with the limits that they have there.
+    pub(super) fn machine(&self, root: &Root, mut facts: Facts) -> Result<Machine, Failure> {
+        if let Some(slice) = &self.slice {
+            let tried = || format!("hold the limits of slice {slice}");
+            let path = slice_path(slice).ok_or_else(|| {
+                Failure::text(exit::WRONG_USE, tried(), "it is not the name of a slice")
+                    .hint("name it as systemd does, such as game.slice, or by its path below /sys/fs/cgroup")
+            })?;
+            facts.limits = match Limits::of_group(root, &path) {
+                Fact::Known(limits) => limits,
+                unknown => {
+                    let why = unknown.unknown_why().unwrap_or("not read").to_owned();
+                    return Err(Failure::text(exit::NOT_POSSIBLE, tried(), why).hint(
+                        "start the slice first: systemctl start game.slice; systemd removes slices without services",
+                    ));
+                }
+            };
+        }
+        Ok(Machine { slice: self.slice.clone(), ..Machine::from_facts(&facts) })
     }
 
     /// Places the sessions of a table.
@@ -103,6 +130,18 @@ impl Question {
         };
         pack::plan(machine, &table(sessions)?, &options).map_err(|error| failure(sessions, &error))
     }
+}
+
+/// The path of a slice below the mount of control groups. Systemd has `a-b.slice` in `a.slice`. A text with slashes is a path.
+fn slice_path(slice: &str) -> Option<String> {
+    let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
+    if slice.contains('/') {
+        let path = slice.trim_matches('/');
+        return path.split('/').all(is_plain).then(|| format!("/{path}"));
+    }
+    let stem = slice.strip_suffix(".slice").filter(|stem| stem.split('-').all(is_plain))?;
+    let ends = stem.match_indices('-').map(|(at, _)| at).chain([stem.len()]);
+    Some(ends.map(|end| format!("/{}.slice", &stem[..end])).collect())
 }
 
 fn failure(sessions: &Path, error: &PackError) -> Failure {
@@ -157,4 +196,29 @@ pub(crate) fn load(text: &str) -> Result<f64, String> {
 
 fn cpus(text: &str) -> Result<f64, String> {
     number(text, 0.0..=8192.0, "a number of CPUs, such as 0.5 or 2")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_is_in_the_slices_of_its_name() {
+        let table = [
+            ("game.slice", Some("/game.slice")),
+            ("game-eu.slice", Some("/game.slice/game-eu.slice")),
+            ("a-b-c.slice", Some("/a.slice/a-b.slice/a-b-c.slice")),
+            ("/kubepods/besteffort/", Some("/kubepods/besteffort")),
+            ("game.service", None),
+            ("-.slice", None),
+            ("a--b.slice", None),
+            (".slice", None),
+            ("", None),
+            ("/", None),
+            ("/a/../b", None),
+        ];
+        for (slice, expected) in table {
+            assert_eq!(slice_path(slice).as_deref(), expected, "{slice}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_change::{ProcessCpus, ProcessCpusError};
-use evenkeel_fleet::pack::{Machine, Report};
+use evenkeel_fleet::pack::Report;
 use evenkeel_host::{CpuSet, Facts};
 use evenkeel_workload::command::{Foreground, ForegroundEnd};
 
@@ -91,7 +91,8 @@ enum Running {
 }
 
 pub(crate) fn run(args: &Args, out: &Out) -> Outcome {
-    let machine = Machine::from_facts(&Facts::probe(&HostArgs::default().open()?));
+    let root = HostArgs::default().open()?;
+    let machine = args.question.machine(&root, Facts::probe(&root))?;
     let report = args.question.place(&args.sessions, &machine)?;
     let places = args.places(&report)?;
     let stop = stop_flag()?;

@@ -1,12 +1,12 @@
 //! Decides which clients get an answer, by the token and by the names of this host.
 
-use std::net::IpAddr;
 use std::path::Path;
 
 use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use evenkeel_hostfs::user_file;
 use percent_encoding::percent_decode_str;
 
+use super::host_name::{HostName, only};
 use crate::exit;
 use crate::failure::Failure;
 
@@ -34,16 +34,18 @@ pub(super) enum Decision {
     NoToken,
     /// The request names a foreign host, so another site may have sent the browser here.
     ForeignHost,
+    /// The request names no host, or several.
+    NoHost,
 }
 
 impl Access {
     /// Reads the file of the token.
     ///
     /// # Errors
-    /// If the file can't be read, if others may read it, or if it contains no token.
+    /// If it can't be read, if others may read it, or if it is not a token. If a name is not one.
     pub(super) fn new(token_file: Option<&Path>, host_names: &[String], is_tls: bool) -> Result<Access, Failure> {
         let token = token_file.map(read_token).transpose()?;
-        let host_names = host_names.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let host_names = host_names.iter().map(|name| own_name(name)).collect::<Result<_, Failure>>()?;
         Ok(Access { token, host_names, is_tls })
     }
 
@@ -56,8 +58,8 @@ impl Access {
     /// The check of the host's name prevents DNS rebinding:
     /// a page of another site could point its own name to this machine and read the answers.
     pub(super) fn decide(&self, uri: &Uri, headers: &HeaderMap) -> Decision {
-        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        if !host.is_some_and(|host| self.names_this_host(host)) {
+        let Some(host) = HostName::of_request(uri, headers) else { return Decision::NoHost };
+        if !host.is_one_of(&self.host_names) {
             return Decision::ForeignHost;
         }
         let Some(token) = &self.token else { return Decision::Answer };
@@ -82,27 +84,21 @@ impl Access {
         }
     }
 
-    /// Whether a page of another site sent this request. Browsers send the cookie of `localhost` to all of its ports.
-    /// So a page of another program on this machine could use the cookie.
-    pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
-        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let own = text(header::HOST);
+    /// Whether a page of another site sent this request. Browsers send the cookie of `localhost` to all of its ports, so a page that another
+    /// program serves on this machine could use it.
+    pub(super) fn is_from_another_site(uri: &Uri, headers: &HeaderMap) -> bool {
+        let own = HostName::of_request(uri, headers);
         headers.contains_key(header::ORIGIN)
-            && text(header::ORIGIN)
-                .and_then(|origin| Some(origin.split_once("://")?.1))
-                .is_none_or(|of| Some(of) != own)
+            && !own.zip(only(headers, header::ORIGIN)).is_some_and(|(own, origin)| own.is_origin(origin))
     }
+}
 
-    /// Whether a `Host` header names this machine: an address, localhost, or a name that the user gave.
-    fn names_this_host(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split(']').next().unwrap_or_default(),
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-        };
-        name.parse::<IpAddr>().is_ok()
-            || name.eq_ignore_ascii_case("localhost")
-            || self.host_names.iter().any(|own| name.eq_ignore_ascii_case(own))
-    }
+/// A name that the user gave.
+fn own_name(name: &str) -> Result<String, Failure> {
+    HostName::from_text(name).and_then(HostName::into_name).ok_or_else(|| {
+        Failure::text(exit::WRONG_USE, format_args!("answer for the name {name}"), "it is not the name of a host")
+            .hint("name it without a port and without http://, for example --host-name game1.example")
+    })
 }
 
 /// Compares in a time that does not depend on how many characters of the token are right.
@@ -163,10 +159,41 @@ mod tests {
         {
             assert_eq!(decide(&access, "/", &[("host", host)]), Decision::Answer, "{host}");
         }
-        for host in ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "[evil]", "\u{e9}"] {
+        for host in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "localhost.", "127.1"] {
             assert_eq!(decide(&access, "/", &[("host", host)]), Decision::ForeignHost, "{host}");
         }
-        assert_eq!(decide(&access, "/", &[]), Decision::ForeignHost);
+        for host in ["", "[evil]", "\u{e9}", "[::1].evil.example", "localhost:80@evil.example", "::1"] {
+            assert_eq!(decide(&access, "/", &[("host", host)]), Decision::NoHost, "{host}");
+        }
+        assert_eq!(decide(&access, "/", &[]), Decision::NoHost);
+    }
+
+    /// A second host could be the one that somebody else looks at.
+    #[test]
+    fn a_request_names_one_host() {
+        let access = Access { token: None, host_names: Vec::new(), is_tls: false };
+        let both = [("host", "localhost"), ("host", "evil.example")];
+        assert_eq!(decide(&access, "/metrics", &both), Decision::NoHost);
+        assert_eq!(decide(&access, "/metrics", &[both[1], both[0]]), Decision::NoHost);
+        assert_eq!(decide(&access, "/metrics", &[both[0], both[0]]), Decision::NoHost);
+        // The form of an address for proxies.
+        let local = ("host", "localhost:9177");
+        assert_eq!(decide(&access, "http://LOCALHOST:9177/metrics", &[local]), Decision::Answer);
+        for address in ["http://evil.example/metrics", "http://localhost/metrics", "http://evil@localhost:9177/metrics"]
+        {
+            assert_eq!(decide(&access, address, &[local]), Decision::NoHost, "{address}");
+        }
+        let foreign = ("host", "evil.example");
+        assert_eq!(decide(&access, "http://localhost/metrics", &[foreign]), Decision::NoHost);
+        assert_eq!(decide(&access, "http://evil.example/metrics", &[foreign]), Decision::ForeignHost);
+    }
+
+    #[test]
+    fn a_name_that_is_no_host_is_refused() {
+        assert_eq!(own_name("Game1.example").ok().as_deref(), Some("game1.example"));
+        for name in ["", "game1:9177", "http://game1", "game 1", "[::1"] {
+            assert!(own_name(name).is_err(), "{name}");
+        }
     }
 
     #[test]
@@ -212,11 +239,14 @@ mod tests {
             let headers = headers.iter().map(|(name, value)| {
                 (header::HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
             });
-            Access::is_from_another_site(&headers.collect())
+            Access::is_from_another_site(&Uri::from_static("/dump"), &headers.collect())
         };
         let host = ("host", "localhost:9177");
         assert!(!is_foreign(&[host]), "curl and Alertmanager send no origin");
         assert!(!is_foreign(&[host, ("origin", "http://localhost:9177")]));
+        assert!(!is_foreign(&[("host", "LOCALHOST:9177"), ("origin", "http://localhost:9177")]));
+        let own = ("origin", "http://localhost:9177");
+        assert!(is_foreign(&[host, own, ("origin", "http://evil.example")]) && is_foreign(&[host, host, own]));
         for origin in ["http://localhost:3000", "http://localhost", "null", "https://evil.example", "\u{e9}"] {
             assert!(is_foreign(&[host, ("origin", origin)]), "{origin}");
         }

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::listen::Listening;
+use super::patient::Patient;
 use super::tls::{Acceptor, Tls};
 use crate::exit;
 use crate::failure::Failure;
@@ -29,7 +30,9 @@ use crate::failure::Failure;
 const CONNECTIONS_MAX: usize = 512;
 /// The time limit between the first and the last byte of a request's head, and the time limit of an idle connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The maximum size of a request's head.
+/// How long an answer waits for a client that reads nothing.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
@@ -122,6 +125,7 @@ async fn answer(stream: impl Read + Write + Unpin, router: Router, used: Arc<Ato
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
+    let stream = Patient::new(stream, WRITE_TIME);
     let connection = pin!(builder.serve_connection(stream, tower_service(router, used)));
     let _ = tokio::time::timeout(LIFE, connection).await;
 }

@@ -1,10 +1,11 @@
 //! Runs the collector in a separate thread, and keeps its latest answer for all requests.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use evenkeel_sys::clock;
 use evenkeel_watch::recorder::Dumper;
 use evenkeel_watch::{Collector, Model};
@@ -21,6 +22,9 @@ const FRESH_NS: u64 = 10_000_000_000;
 pub(super) struct Latest {
     pub(super) model: Model,
     pub(super) point: Point,
+    /// The answers with this model, as JSON and as metrics. They are made once, and shared by all clients.
+    pub(super) json: OnceLock<Bytes>,
+    pub(super) metrics: OnceLock<Bytes>,
 }
 
 /// The data that requests read. All clones share it.
@@ -70,8 +74,9 @@ impl Feed {
                 let after = collector.sample();
                 let model = Model::from_samples(&before, &after);
                 let point = Point::from_model(&model);
-                keep.history().add(point.clone());
-                send.send_replace(Some(Arc::new(Latest { model, point })));
+                keep.history().add(&point);
+                let (json, metrics) = (OnceLock::new(), OnceLock::new());
+                send.send_replace(Some(Arc::new(Latest { model, point, json, metrics })));
                 before = after;
             }
         };

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use axum::body::Bytes;
 use evenkeel_watch::Model;
 use evenkeel_watch::model::{CpuModel, InterfaceModel, ServerModel};
 use evenkeel_watch::sample::{Cause, LateTicks};
@@ -148,10 +149,10 @@ fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// The last points.
+/// The last points, each as JSON. All clients share them.
 #[derive(Debug)]
 pub(super) struct History {
-    points: VecDeque<Point>,
+    points: VecDeque<(u64, Bytes)>,
     points_max: usize,
 }
 
@@ -160,18 +161,44 @@ impl History {
         History { points: VecDeque::new(), points_max }
     }
 
-    pub(super) fn add(&mut self, point: Point) {
-        // If the clock was set back, the later points have times in the future.
-        // A reader that asks for newer points would get none until then.
-        self.points.retain(|earlier| earlier.at_ms < point.at_ms);
+    pub(super) fn add(&mut self, point: &Point) {
+        // Strings and finite numbers are always valid JSON.
+        let Ok(json) = serde_json::to_vec(point) else { return };
+        // If the clock was set back, the later points are from a time that is still to come. A reader that asks for newer points would
+        // get none until then.
+        self.points.retain(|(at_ms, _)| *at_ms < point.at_ms);
         if self.points.len() >= self.points_max {
             self.points.pop_front();
         }
-        self.points.push_back(point);
+        self.points.push_back((point.at_ms, Bytes::from(json)));
     }
 
-    /// The points later than a time, the oldest first.
-    pub(super) fn since(&self, at_ms: u64) -> Vec<Point> {
-        self.points.iter().filter(|point| point.at_ms > at_ms).cloned().collect()
+    /// The points later than a time, the oldest first, each as JSON.
+    pub(super) fn since(&self, since_ms: u64) -> Vec<Bytes> {
+        self.points.iter().filter(|(at_ms, _)| *at_ms > since_ms).map(|(_, json)| json.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(at_ms: u64) -> Point {
+        let drops = DropsPoint { udp_buffers: None, backlog: Some(1.0), interfaces: None };
+        Point { at_ms, elapsed_ms: 1.0, late_ms: None, cpus: Vec::new(), servers: Vec::new(), drops }
+    }
+
+    #[test]
+    fn the_newest_points_are_held_in_order() {
+        let mut history = History::new(3);
+        let times = |history: &History, since_ms: u64| -> Vec<u64> {
+            let parsed = |json: Bytes| serde_json::from_slice::<serde_json::Value>(&json).unwrap();
+            history.since(since_ms).into_iter().map(|json| parsed(json)["at_ms"].as_u64().unwrap()).collect()
+        };
+        [10, 20, 30, 40].into_iter().for_each(|at_ms| history.add(&point(at_ms)));
+        assert_eq!((times(&history, 0), times(&history, 30)), (vec![20, 30, 40], vec![40]));
+        // The clock was set back.
+        history.add(&point(25));
+        assert_eq!(times(&history, 0), [20, 25]);
     }
 }

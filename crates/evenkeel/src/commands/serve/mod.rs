@@ -4,7 +4,10 @@ mod access;
 mod connections;
 mod feed;
 mod history;
+mod host_name;
 mod listen;
+mod patient;
+mod pieces;
 mod replay;
 mod routes;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]

@@ -12,6 +12,7 @@ use evenkeel_watch::Model;
 use evenkeel_watch::sample::Sample;
 use evenkeel_watch::store::{Position, Replay};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use super::history::Point;
 use super::routes::{FORMAT, ModelAnswer};
@@ -26,7 +27,11 @@ const WHOLE_MS_MAX: u64 = 900_000;
 
 /// A store that requests read.
 #[derive(Clone)]
-pub(super) struct Stored(Arc<Mutex<Replay>>);
+pub(super) struct Stored {
+    replay: Arc<Mutex<Replay>>,
+    /// One request reads at a time. The others wait here, because a waiting thread for each would take memory.
+    turn: Arc<Semaphore>,
+}
 
 /// The first answer to the page: whether the page shows a store, and the range of the store.
 #[derive(Serialize)]
@@ -71,7 +76,7 @@ impl Stored {
     /// # Errors
     /// As [`Replay::open`].
     pub(super) fn open(place: &Path) -> Result<Stored, evenkeel_watch::store::StoreError> {
-        Ok(Stored(Arc::new(Mutex::new(Replay::open(place)?))))
+        Ok(Stored { replay: Arc::new(Mutex::new(Replay::open(place)?)), turn: Arc::new(Semaphore::new(1)) })
     }
 
     /// The addresses of a store.
@@ -86,9 +91,14 @@ impl Stored {
 
     /// Reads in a separate thread, so that the server can answer other requests meanwhile.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce(&mut Replay) -> T + Send + 'static) -> Option<T> {
-        let replay = Arc::clone(&self.0);
-        // If another request panics, the store on disk does not change.
-        let body = move || read(&mut replay.lock().unwrap_or_else(PoisonError::into_inner));
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+        let replay = Arc::clone(&self.replay);
+        // A panic of another request does not change the store on disk.
+        let body = move || {
+            // The thread reads to its end, also if the client is gone. Only then is it the next one's turn.
+            let _turn = turn;
+            read(&mut replay.lock().unwrap_or_else(PoisonError::into_inner))
+        };
         tokio::task::spawn_blocking(body).await.ok()
     }
 }

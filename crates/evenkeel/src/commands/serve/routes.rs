@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Access, Decision};
 use super::feed::{Feed, Latest, Shared, is_fresh};
 use super::history::Point;
+use super::pieces::Pieces;
 
 /// The address that requests a dump. All other addresses only read.
 const DUMP: &str = "/dump";
@@ -101,6 +103,10 @@ async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next
             "send the token: `Authorization: Bearer TOKEN`, or open /?token=TOKEN in a browser\n",
         )
             .into_response(),
+        Decision::NoHost => {
+            (StatusCode::BAD_REQUEST, "name one host: one Host header, and no other host in the address\n")
+                .into_response()
+        }
         Decision::ForeignHost => (
             StatusCode::MISDIRECTED_REQUEST,
             "this name is not known here: use an IP address, or start evenkeel with --host-name NAME\n",
@@ -141,7 +147,8 @@ async fn ready(State(app): State<App>) -> Response {
 async fn prometheus(State(app): State<App>) -> Response {
     let Some(latest) = app.shared.latest.borrow().clone() else { return not_ready() };
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], metrics::render(&latest.model)).into_response()
+    let text = latest.metrics.get_or_init(|| metrics::render(&latest.model).into()).clone();
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
 #[derive(Serialize)]
@@ -153,7 +160,13 @@ pub(super) struct ModelAnswer<'a> {
 
 async fn model(State(app): State<App>) -> Response {
     let Some(latest) = app.shared.latest.borrow().clone() else { return not_ready() };
-    Json(ModelAnswer { format: FORMAT, model: &latest.model }).into_response()
+    let answer =
+        || serde_json::to_vec(&ModelAnswer { format: FORMAT, model: &latest.model }).unwrap_or_default().into();
+    json(latest.json.get_or_init(answer).clone())
+}
+
+fn json(body: impl IntoResponse) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
 #[derive(Serialize)]
@@ -165,16 +178,15 @@ struct DumpAnswer {
     why: Option<String>,
 }
 
-/// Asks the flight recorder for a dump.
-/// The request needs a token, because a page of another site could send this request too.
-async fn dump(State(app): State<App>, headers: HeaderMap) -> Response {
+/// Asks the flight recorder for a dump. It needs a token, because a page of another site could send this request too.
+async fn dump(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Response {
     let answer = |status: StatusCode, why: Option<String>| {
         (status, Json(DumpAnswer { format: FORMAT, accepted: why.is_none(), why })).into_response()
     };
     if !app.access.needs_token() {
         return answer(StatusCode::FORBIDDEN, Some("dumps take a token: start evenkeel with --token-file".to_owned()));
     }
-    if Access::is_from_another_site(&headers) {
+    if Access::is_from_another_site(&uri, &headers) {
         return answer(StatusCode::FORBIDDEN, Some("a page of another site sent this request".to_owned()));
     }
     let Some(dumper) = &app.shared.dumper else {
@@ -200,15 +212,9 @@ struct Since {
     since_ms: u64,
 }
 
-#[derive(Serialize)]
-struct HistoryAnswer {
-    format: u32,
-    points: Vec<Point>,
-}
-
 async fn history(State(app): State<App>, Query(Since { since_ms }): Query<Since>) -> Response {
     let points = app.shared.history().since(since_ms);
-    Json(HistoryAnswer { format: FORMAT, points }).into_response()
+    json(Body::new(Pieces::list(format!("{{\"format\":{FORMAT},\"points\":["), points)))
 }
 
 /// Counts a stream until it ends.

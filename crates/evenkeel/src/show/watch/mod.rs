@@ -8,7 +8,7 @@ use evenkeel_watch::model::{DiskModel, HostModel, Model, ServerModel, SettingsMo
 
 use crate::show::page::{BAD, DIM, GOOD, Indent, PLAIN, Page, WARN};
 use crate::show::units::{bytes, percent};
-use words::{gaps_words, late_ticks, ms_per_s, number, per_s, recorder_words, short_us, value};
+use words::{gaps_words, late_ticks, ms_per_s, number, per_s, recorder_words, short_us, sockets_left_out, value};
 
 /// The maximum number of entries of a list on the page. The JSON answer has all entries.
 const LISTED_MAX: usize = 3;
@@ -122,8 +122,16 @@ fn host(page: &mut Page, host: &HostModel) {
     });
     row(page, "disks", &host.disks, |disks| {
         let one = |disk: &DiskModel| format!("{} {} busy", disk.name, value(&disk.busy, |share| percent(*share)));
-        busiest(disks).into_iter().take(LISTED_MAX).map(one).collect::<Vec<_>>().join(", ")
+        let mut text = busiest(disks).into_iter().take(LISTED_MAX).map(one).collect::<Vec<_>>().join(", ");
+        if host.disks_beyond > 0 {
+            text.push_str(&format!("; {} less busy disks are not watched", host.disks_beyond));
+        }
+        text
     });
+    if host.interfaces_beyond > 0 {
+        let text = format!("{} with fewer drops and packets are not watched", host.interfaces_beyond);
+        page.row("interfaces", WARN, &text);
+    }
     row(page, "clock source", &host.clock_source, String::clone);
 }
 
@@ -190,6 +198,11 @@ fn servers(page: &mut Page, model: &Model) {
     page.table(&header, &rows);
     if model.servers_beyond > 0 {
         page.line(WARN, &format!("  {} more servers are not watched", model.servers_beyond));
+    }
+    for server in &model.servers {
+        if let Some(left_out) = server.udp.known().and_then(sockets_left_out) {
+            page.paragraph(Indent { first: 2, rest: 4 }, WARN, &format!("UDP of {}: {left_out}", server.name));
+        }
     }
     for late in &model.late_ticks {
         page.paragraph(Indent { first: 2, rest: 4 }, WARN, &late_ticks(late));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evenkeel_watch::Measured;
-use evenkeel_watch::model::{CpuGaps, GapsModel};
+use evenkeel_watch::model::{CpuGaps, GapsModel, SocketsModel};
 use evenkeel_watch::sample::{Cause, LateTicks, RecorderSample};
 
 use crate::show::units::percent;
@@ -69,6 +69,14 @@ pub(crate) fn recorder_words(recorder: &RecorderSample) -> String {
         words.push_str(&format!("; the last one failed: {error}"));
     }
     words
+}
+
+/// What is missing among a server's UDP sockets, as text. None if nothing is.
+pub(crate) fn sockets_left_out(udp: &SocketsModel) -> Option<String> {
+    let sockets = (udp.sockets_beyond > 0).then(|| format!("{} more sockets, with fewer drops", udp.sockets_beyond));
+    let files = (udp.files_beyond > 0).then(|| format!("{} open files were not examined", udp.files_beyond));
+    let left_out: Vec<String> = sockets.into_iter().chain(files).collect();
+    (!left_out.is_empty()).then(|| left_out.join("; "))
 }
 
 /// Missing time as text, such as `CPU 0: threads 2.0 %, nobody 0.1 %; 0 pauses so far`.

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use super::book::{Keep, NAME_BYTES_MAX, PriceBook, PriceError};
+use super::book::{Keep, NAME_BYTES_MAX, PriceBook, PriceError, is_price};
 
 /// The maximum number of stored products. A type has one product in each region.
 const PRODUCTS_MAX: usize = 200_000;
@@ -239,15 +239,17 @@ pub(super) struct SpotPrice {
     timestamp: String,
 }
 
-/// The newest price of each type in each zone.
+/// The prices of a file with spot prices: for each type and zone, the newest time.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
-    newest: HashMap<(String, String), (String, f64)>,
+    newest: BTreeMap<(String, String), String>,
 }
 
 impl Zones {
-    pub(super) fn add(&mut self, one: SpotPrice, book: &PriceBook) -> Result<(), PriceError> {
-        if !one.product_description.starts_with("Linux") && !one.product_description.is_empty() {
+    /// Adds a price. The book has the newest price of each zone, also of earlier files: a history of one region may be several files.
+    pub(super) fn add(&mut self, one: SpotPrice, book: &mut PriceBook) -> Result<(), PriceError> {
+        let is_linux = one.product_description.starts_with("Linux") || one.product_description.is_empty();
+        if !book.wanted.is_spot || !is_linux {
             return Ok(());
         }
         // A name that is not wanted takes no memory, however long it is.
@@ -258,15 +260,19 @@ impl Zones {
         {
             return Ok(());
         }
-        let Ok(price) = one.spot_price.parse() else { return Ok(()) };
-        if self.newest.len() >= ZONES_MAX {
+        let Some(price) = one.spot_price.parse().ok().filter(|price| is_price(*price)) else { return Ok(()) };
+        if book.zones.len() >= ZONES_MAX {
             return Err(PriceError::TooManyPlaces);
         }
         let at = (one.instance_type, one.availability_zone);
-        let entry = self.newest.entry(at).or_insert((String::new(), price));
         // All times have one format, so they sort as their texts do.
+        let entry = book.zones.entry(at.clone()).or_insert((String::new(), price));
         if one.timestamp >= entry.0 {
-            *entry = (one.timestamp, price);
+            *entry = (one.timestamp.clone(), price);
+        }
+        let newest = self.newest.entry(at).or_default();
+        if *newest < one.timestamp {
+            *newest = one.timestamp;
         }
         Ok(())
     }
@@ -274,16 +280,26 @@ impl Zones {
     /// Adds the prices to the book.
     /// The price of a region is the highest price of its zones, so that no zone costs more than the report says.
     pub(super) fn finish(self, book: &mut PriceBook) -> Result<(), PriceError> {
-        if !book.wanted.is_spot {
-            return Ok(());
+        let mut regions: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for ((instance_type, zone), time) in self.newest {
+            book.date(&time);
+            *regions.entry((instance_type, region_of(&zone).to_owned())).or_default() += 1;
         }
-        for ((instance_type, zone), (time, price)) in self.newest {
-            let region = region_of(&zone);
+        let mut highest: BTreeMap<(String, String), f64> = BTreeMap::new();
+        for ((instance_type, zone), (_, price)) in &book.zones {
+            let at = (instance_type.clone(), region_of(zone).to_owned());
+            if regions.contains_key(&at) {
+                let price_of_region = highest.entry(at).or_default();
+                *price_of_region = price_of_region.max(*price);
+            }
+        }
+        for ((instance_type, region), price) in highest {
             // The history does not name its currency. Amazon charges in yuan for its regions in China, and in US dollars elsewhere.
             let currency = if region.starts_with("cn-") { "CNY" } else { "USD" };
-            book.date(&time);
-            book.take((&instance_type, region), price, currency, Keep::Highest)?;
+            book.take((&instance_type, &region), price, currency, Keep::Last)?;
         }
+        // Each zone has a price.
+        book.file().prices += regions.values().sum::<usize>().saturating_sub(regions.len());
         Ok(())
     }
 }

@@ -101,6 +101,8 @@ pub struct PriceBook {
     by_type: BTreeMap<(String, String), (f64, usize)>,
     /// For Azure, by type and region: whether the latest price has no end, and when it began.
     since: HashMap<(String, String), (bool, String)>,
+    /// For Amazon's spot prices: the newest price of each type in each zone, with its time.
+    pub(super) zones: HashMap<(String, String), (String, f64)>,
     /// For Google: the price of a CPU and of a GiB of memory, by family and region.
     parts: HashMap<(String, String), Parts>,
     /// Types in tables of the user that the catalogue does not have, and how many more there are than it stores.
@@ -245,7 +247,6 @@ impl PriceBook {
             // A price of a later file replaces the price of an earlier file.
             _ if entry.1 != file => per_hour,
             Keep::Lowest => entry.0.min(per_hour),
-            Keep::Highest => entry.0.max(per_hour),
             Keep::Last => per_hour,
         };
         entry.1 = file;
@@ -339,7 +340,6 @@ impl PriceBook {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keep {
     Lowest,
-    Highest,
     /// The one that is added last.
     Last,
 }

@@ -255,6 +255,42 @@ fn spot_prices_have_the_currency_of_their_region() {
     assert_eq!(price_of(&book(true, &long).unwrap(), "c5.xlarge"), 0.08);
 }
 
+/// A long history is several files: some have other zones, others have earlier days.
+#[test]
+fn spot_prices_of_one_region_may_be_in_several_files() {
+    let file = |rows: &[(&str, &str, &str)]| {
+        let row = |(zone, price, time): &(&str, &str, &str)| {
+            format!(
+                r#"{{"InstanceType":"c5.xlarge","SpotPrice":"{price}","AvailabilityZone":"{zone}","ProductDescription":"Linux/UNIX","Timestamp":"{time}"}}"#
+            )
+        };
+        format!(r#"{{"SpotPriceHistory":[{}]}}"#, rows.iter().map(row).collect::<Vec<_>>().join(","))
+    };
+    let price_of_files = |files: &[String]| {
+        let mut book = PriceBook::new(PricesWanted { is_spot: true, ..PricesWanted::default() });
+        for (at, text) in files.iter().enumerate() {
+            book.add(&format!("page {at}"), text.as_bytes()).unwrap();
+        }
+        assert!(book.files().iter().all(|file| file.prices == 1), "{:?}", book.files());
+        price_of(&book, "c5.xlarge")
+    };
+    let first = file(&[("us-east-1a", "0.09", "2026-11-26T10:00:00Z")]);
+    let other_zone = file(&[("us-east-1b", "0.07", "2026-11-26T09:00:00Z")]);
+    for files in [[first.clone(), other_zone.clone()], [other_zone.clone(), first.clone()]] {
+        assert_eq!(price_of_files(&files), 0.09, "the highest of the zones");
+    }
+    let earlier = file(&[("us-east-1a", "0.30", "2026-11-20T10:00:00Z")]);
+    for files in [[first.clone(), earlier.clone()], [earlier, first.clone()]] {
+        assert_eq!(price_of_files(&files), 0.09, "the newest of a zone");
+    }
+    // The user's own price comes last, and counts.
+    let mut book = PriceBook::new(PricesWanted { is_spot: true, ..PricesWanted::default() });
+    for text in [first.as_str(), other_zone.as_str(), "instance_type,usd_per_hour\nc5.xlarge,0.05\n"] {
+        book.add("file", text.as_bytes()).unwrap();
+    }
+    assert_eq!(price_of(&book, "c5.xlarge"), 0.05);
+}
+
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_file() {
     for text in [AMAZON, AMAZON_CSV, AZURE] {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use evenkeel_measure::meters::ticks::account::{Account, DueTime, Outcome};
 use evenkeel_measure::meters::ticks::loops::TickLoop;
-use evenkeel_measure::meters::ticks::stream::Stream;
+use evenkeel_measure::meters::ticks::stream::{Stream, ThreadLog};
 use evenkeel_measure::meters::ticks::tempo::{NoTick, Pacing};
 use evenkeel_measure::meters::ticks::tick_account;
 use evenkeel_measure::meters::ticks::views::Workers;
@@ -14,6 +14,7 @@ use evenkeel_measure::meters::ticks::wakes::Wake;
 use evenkeel_stats::quantile;
 
 use super::held_up::HeldUp;
+use super::woken::{ready_after, ready_ns};
 use crate::sample::{DueSample, LateWas, OutsideLate, OutsideSample, SlicesSample, TelemetrySample, late_bound_ns};
 
 /// The minimum length of a stretch of records, in periods. The loop cannot be followed through a shorter stretch.
@@ -33,6 +34,19 @@ const TEMPO_TICKS_MIN: u64 = 12;
 const LATE_MAX: usize = 64;
 /// The quantile of tick lengths that is taken as the usual length. A few very long ticks do not change it.
 const USUAL: f64 = 0.9;
+
+/// A missed tick counts as one whose thread was ready if the thread was ready for at least this share of the time after the due time.
+const READY: f64 = 0.8;
+
+/// What is known while the ticks of a stretch are counted.
+struct Seen<'a> {
+    all: &'a [DueTime],
+    /// The usual length of a tick.
+    usual_ns: u64,
+    held_up: Option<HeldUp<'a>>,
+    /// The thread that does the ticks. None if there are several.
+    thread: Option<&'a ThreadLog>,
+}
 
 /// Follows one loop.
 #[derive(Debug)]
@@ -65,6 +79,7 @@ impl Follower {
             major_faults: None,
             thread: None,
             waits: None,
+            late_run_delay_ns: None,
             counts: Default::default(),
             lateness: Default::default(),
             work: Default::default(),
@@ -86,6 +101,7 @@ impl Follower {
             late: Vec::new(),
             late_beyond: 0,
             missed_waiting: Vec::new(),
+            missed_ready: None,
             wakers: Default::default(),
             lost: 0,
             uncounted: 0,
@@ -114,6 +130,7 @@ impl Follower {
         self.counted.late.clear();
         self.counted.late_beyond = 0;
         self.counted.missed_waiting.clear();
+        self.counted.missed_ready = None;
         self.counted.counted_from_ns = self.counted.counted_to_ns;
         let period_ns = self.tick.tempo.period_ns;
         let open_ns = self.held.to_ns.saturating_sub(self.counted.counted_to_ns) as f64;
@@ -156,8 +173,9 @@ impl Follower {
         let usual_ns = usual_ns.unwrap_or(0.0) as u64;
         let thread = self.held.threads.iter().find(|thread| Some(thread.tid) == self.counted.tid).cloned();
         let held_up = thread.as_ref().and_then(|thread| HeldUp::new(thread, &account.due_times, self.bound_ns()));
+        let seen = Seen { all: &account.due_times, usual_ns, held_up, thread: thread.as_ref() };
         for due in account.due_times.iter().filter(is_new) {
-            self.add_one(due, &account.due_times, usual_ns, held_up.as_ref());
+            self.add_one(due, &seen);
         }
         let own = self.held.threads.iter().filter(|thread| Some(thread.tid) == self.counted.tid);
         let ended = own.flat_map(|thread| &thread.wakes).filter(|wake| (from_ns..end_ns).contains(&wake.end_ns));
@@ -168,9 +186,10 @@ impl Follower {
         self.forget(end_ns.saturating_sub((BEFORE_PERIODS * period_ns) as u64));
     }
 
-    fn add_one(&mut self, due: &DueTime, all: &[DueTime], usual_ns: u64, held_up: Option<&HeldUp<'_>>) {
+    fn add_one(&mut self, due: &DueTime, seen: &Seen<'_>) {
+        let Seen { all, usual_ns, held_up, thread } = seen;
         let bound_ns = self.bound_ns();
-        let waited = |due_ns: u64| held_up.and_then(|held_up| held_up.at(due_ns));
+        let waited = |due_ns: u64| held_up.as_ref().and_then(|held_up| held_up.at(due_ns));
         let is_lossy = self.lossy.iter().any(|lossy| lossy.contains(&due.expected_ns));
         let ticks = &mut self.counted.ticks;
         match due.outcome {
@@ -187,29 +206,37 @@ impl Follower {
                     if lateness_ns >= bound_ns {
                         let due_ns = wake.start_ns.saturating_sub(lateness_ns);
                         let was = waited(due_ns).unwrap_or(LateWas::Off);
-                        self.late(OutsideLate { due_ns, lateness_ns, cpu: wake.cpu as usize, was });
+                        let ready_ns = thread.and_then(|thread| ready_ns(thread, wake.start_ns));
+                        self.late(OutsideLate { due_ns, lateness_ns, cpu: wake.cpu as usize, was, ready_ns });
                     }
                 }
             }
             Outcome::Hidden(wake) => {
                 ticks.ticks += 1;
                 self.counted.hidden += 1;
-                let lateness_ns = self.behind_ns(due, &wake, all, usual_ns).filter(|ns| *ns >= bound_ns);
+                let lateness_ns = self.behind_ns(due, &wake, all, *usual_ns).filter(|ns| *ns >= bound_ns);
                 if let Some(lateness_ns) = lateness_ns {
                     self.counted.ticks.lateness.add(lateness_ns);
                     let (on_cpu_ns, waited_ns) = (wake.on_cpu_ns, waited_ns(&wake));
                     let was = LateWas::Awake { on_cpu_ns, waited_ns, began_late_ns: began_late_ns(&wake, all) };
-                    self.late(OutsideLate { due_ns: due.expected_ns, lateness_ns, cpu: wake.cpu as usize, was });
+                    let (due_ns, cpu) = (due.expected_ns, wake.cpu as usize);
+                    self.late(OutsideLate { due_ns, lateness_ns, cpu, was, ready_ns: None });
                 }
             }
             Outcome::Missed => {
                 ticks.missed += 1;
                 let due_ns = due.expected_ns;
+                let next_ns = due_ns.saturating_add(self.tick.tempo.period_ns as u64);
+                if let Some((all_ns, ready_ns)) = thread.and_then(|thread| ready_after(thread, due_ns, next_ns)) {
+                    let is_ready = ready_ns as f64 >= all_ns as f64 * READY;
+                    let count = self.counted.missed_ready.get_or_insert_default();
+                    *count += u64::from(is_ready && waited(due_ns).is_none());
+                }
                 let was = waited(due_ns).filter(|_| self.counted.missed_waiting.len() < LATE_MAX);
-                // A tick waits at most until the next tick is due. If its thread was ready earlier, the wait ended earlier.
-                let ready_ns = held_up.and_then(|held_up| held_up.ended_ns(due_ns)).unwrap_or(u64::MAX);
+                // The tick had to wait at most until the next one was due. If the thread was ready before that, its wait ended then.
+                let ready_ns = held_up.as_ref().and_then(|held_up| held_up.ended_ns(due_ns)).unwrap_or(u64::MAX);
                 let lateness_ns = ready_ns.saturating_sub(due_ns).min(self.tick.tempo.period_ns as u64);
-                let missed = was.map(|was| OutsideLate { due_ns, lateness_ns, cpu: 0, was });
+                let missed = was.map(|was| OutsideLate { due_ns, lateness_ns, cpu: 0, was, ready_ns: None });
                 self.counted.missed_waiting.extend(missed);
             }
         }

@@ -9,6 +9,7 @@ use evenkeel_measure::meters::ticks::account::{DueTime, Outcome};
 use evenkeel_measure::meters::ticks::stream::ThreadLog;
 use evenkeel_sys::perf_wakers::Woken;
 
+use super::woken::{wake_from, wake_up};
 use crate::sample::LateWas;
 
 /// The wake-ups distinguish ticks from waits only if an interrupt began at least this share of the ticks that were on time.
@@ -22,7 +23,6 @@ const WAIT_NS_MAX: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct HeldUp<'a> {
     thread: &'a ThreadLog,
-    recorded_from_ns: u64,
     /// The start times of the wakes that began with a tick.
     ticks: BTreeSet<u64>,
 }
@@ -36,15 +36,14 @@ impl<'a> HeldUp<'a> {
             Outcome::Hidden(_) | Outcome::Missed => None,
         };
         let ticks = due_times.iter().filter_map(begun).map(|(start_ns, _)| start_ns).collect();
-        let held = HeldUp { thread, recorded_from_ns, ticks };
         let is_in_time = |(_, lateness_ns): &(u64, Option<u64>)| lateness_ns.is_some_and(|ns| ns < bound_ns);
         let in_time = due_times.iter().filter_map(begun).filter(is_in_time);
         let known = in_time.filter(|(start_ns, _)| *start_ns > recorded_from_ns);
         let woken: Vec<Option<Woken>> =
-            known.map(|(start_ns, _)| held.wake_from(start_ns).and_then(|at| held.woken(at))).collect();
+            known.map(|(start_ns, _)| wake_from(thread, start_ns).and_then(|at| wake_up(thread, at))).collect();
         let by_interrupt = woken.iter().flatten().filter(|woken| woken.by.is_none()).count();
         let is_conclusive = woken.len() >= IN_TIME_MIN && by_interrupt as f64 >= woken.len() as f64 * BY_INTERRUPT_MIN;
-        is_conclusive.then_some(held)
+        is_conclusive.then_some(HeldUp { thread, ticks })
     }
 
     /// The wait for another thread during which this tick became due. None unless the wait began inside a tick.
@@ -52,7 +51,7 @@ impl<'a> HeldUp<'a> {
         let wakes = &self.thread.wakes;
         let next = wakes.partition_point(|wake| wake.start_ns <= due_ns);
         let since_ns = wakes[..next].last()?.end_ns;
-        let woken = self.woken(next)?;
+        let woken = wake_up(self.thread, next)?;
         let by = woken.by?;
         if since_ns > due_ns || woken.at_ns.saturating_sub(since_ns) > WAIT_NS_MAX {
             return None;
@@ -60,7 +59,7 @@ impl<'a> HeldUp<'a> {
         // The thread may have waited several times in one tick, so go back to the wake that began the tick.
         let mut at = next - 1;
         while !self.ticks.contains(&wakes[at].start_ns) {
-            self.woken(at)?.by?;
+            wake_up(self.thread, at)?.by?;
             at = at.checked_sub(1)?;
         }
         Some(LateWas::Waited { since_ns, until_ns: woken.at_ns, by })
@@ -69,19 +68,5 @@ impl<'a> HeldUp<'a> {
     /// The end of the first wake that began after this due time.
     pub(super) fn ended_ns(&self, due_ns: u64) -> Option<u64> {
         self.thread.wakes.iter().find(|wake| wake.start_ns > due_ns).map(|wake| wake.end_ns)
-    }
-
-    /// The index of the wake that began at this time.
-    fn wake_from(&self, start_ns: u64) -> Option<usize> {
-        self.thread.wakes.binary_search_by_key(&start_ns, |wake| wake.start_ns).ok()
-    }
-
-    /// The wake-up that began a wake: the last wake-up since the thread slept.
-    fn woken(&self, at: usize) -> Option<Woken> {
-        let wakes = &self.thread.wakes;
-        let (slept_ns, start_ns) = (wakes.get(at.checked_sub(1)?)?.end_ns, wakes.get(at)?.start_ns);
-        let until = self.thread.woken.partition_point(|woken| woken.at_ns <= start_ns);
-        let last = self.thread.woken[..until].last().copied();
-        last.filter(|woken| woken.at_ns > slept_ns && slept_ns >= self.recorded_from_ns)
     }
 }

@@ -7,6 +7,7 @@ mod handover;
 mod held_up;
 #[cfg(test)]
 mod tests;
+mod woken;
 
 use std::collections::BTreeMap;
 

@@ -204,6 +204,51 @@ fn a_wait_in_the_middle_of_a_tick_names_the_thread_that_ended_it() {
     assert!(!found.iter().any(|(_, was)| matches!(was, LateWas::Waited { .. })), "{found:?}");
 }
 
+/// Follows a server with late ticks, and returns these with how long the thread was ready before them, in milliseconds, and how often it was
+/// ready when a missed tick was due. `woken` says when the thread was woken for a wake that began late.
+fn ready(plants: &[(u64, Plant)], woken: Option<fn(&Wake, u64) -> u64>) -> (Vec<(u64, Option<u64>)>, Option<u64>) {
+    let wakes = wakes(20, plants);
+    let look_until = BEGAN + 3 * S + 7 * MS;
+    let found_in = stretch(&wakes, BEGAN, look_until);
+    let tick = choose(&found_in, &Wanted::default()).tick().unwrap().clone();
+    let mut follower = Follower::new(tick, found_in, None, 5);
+    let (mut late, mut missed) = (Vec::new(), None);
+    for second in 3..20 {
+        let (from_ns, to_ns) =
+            if second == 3 { (look_until, BEGAN + 4 * S) } else { (BEGAN + second * S, BEGAN + (second + 1) * S) };
+        let mut next = stretch(&wakes, from_ns, to_ns);
+        if let Some(woken) = woken {
+            let woken = wakes.iter().map(|wake| {
+                let delay = plants.iter().find_map(|(number, plant)| match plant {
+                    Plant::Late(ns) => (wake.start_ns.abs_diff(BEGAN + number * PERIOD + ns) < MS).then_some(*ns),
+                    _ => None,
+                });
+                Woken { at_ns: delay.map_or(wake.start_ns - 5_000, |ns| woken(wake, ns)), by: None }
+            });
+            next.threads[0].woken = woken.filter(|woken| (from_ns..to_ns).contains(&woken.at_ns)).collect();
+            next.threads[0].woken_from_ns = Some(from_ns);
+        }
+        let counted = follower.take(next).unwrap();
+        let off = counted.late.iter().filter(|late| late.was == LateWas::Off);
+        late.extend(
+            off.map(|late| ((late.due_ns - BEGAN + PERIOD / 2) / PERIOD, late.ready_ns.map(|ns| (ns + MS / 2) / MS))),
+        );
+        missed = missed.max(counted.missed_ready);
+    }
+    (late, missed)
+}
+
+/// Whether the thread waited for a CPU, or its timer fired late, as when the hypervisor has the CPU.
+#[test]
+fn a_late_tick_has_the_time_in_which_its_thread_was_ready() {
+    let plants = [(300, Plant::Late(12 * MS)), (420, Plant::Late(75 * MS))];
+    let in_time: fn(&Wake, u64) -> u64 = |wake, delay_ns| wake.start_ns - delay_ns;
+    assert_eq!(ready(&plants, Some(in_time)), (vec![(300, Some(12)), (423, Some(75))], Some(3)));
+    let late: fn(&Wake, u64) -> u64 = |wake, _| wake.start_ns - 5_000;
+    assert_eq!(ready(&plants, Some(late)), (vec![(300, Some(0)), (423, Some(0))], Some(0)));
+    assert_eq!(ready(&plants, None), (vec![(300, None), (423, None)], None));
+}
+
 #[test]
 fn a_moment_without_a_cpu_costs_no_tick_and_a_server_that_stops_is_lost() {
     // The thread has no CPU for half a second. Then it does all ticks that became due, at once.

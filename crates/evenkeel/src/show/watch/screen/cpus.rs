@@ -4,7 +4,7 @@ use evenkeel_watch::Measured;
 use evenkeel_watch::model::{CpuModel, CpuUse};
 use ratatui::text::{Line, Span};
 
-use super::parts::{Palette, fit, known, right, title, why};
+use super::parts::{HIDDEN_WIDTH, Palette, fit, fitting, hidden, known, right, title, why};
 use super::view::View;
 use crate::show::units::percent;
 use crate::show::watch::words::{gaps_words, ms_per_s, number, per_s, value};
@@ -12,15 +12,26 @@ use crate::show::watch::words::{gaps_words, ms_per_s, number, per_s, value};
 /// The columns right of the bar, with their widths.
 const COLUMNS: [(&str, usize); 5] = [("busy", 8), ("steal", 8), ("delay", 11), ("irq/s", 7), ("MHz", 6)];
 
+/// The columns that are left out last come first.
+const KEEP: [usize; 5] = [0, 1, 2, 3, 4];
+/// The widths of the bar.
+const BAR_MIN: usize = 8;
+const BAR_MAX: usize = 80;
+
 pub(super) fn lines(view: &View<'_>, width: usize) -> Vec<Line<'static>> {
     let (host, palette) = (&view.model.host, view.palette);
-    let fixed: usize = COLUMNS.iter().map(|(_, width)| width).sum();
-    let bar_width = width.saturating_sub(fixed + 8).clamp(8, 80);
-    let header: String = COLUMNS.iter().map(|(name, width)| right(name, *width)).collect();
+    let room = width.saturating_sub(BAR_MIN + 8);
+    let all = fitting(&COLUMNS, &KEEP, room);
+    let is_all = all.len() == COLUMNS.len();
+    let shown = if is_all { all } else { fitting(&COLUMNS, &KEEP, room.saturating_sub(HIDDEN_WIDTH)) };
+    let fixed: usize = shown.iter().map(|at| COLUMNS[*at].1).sum();
+    let sign = hidden(COLUMNS.len() - shown.len());
+    let bar_width = width.saturating_sub(fixed + sign.len() + 8).clamp(BAR_MIN, BAR_MAX);
+    let header: String = shown.iter().map(|at| right(COLUMNS[*at].0, COLUMNS[*at].1)).collect();
     let legend = "# user  = kernel  ! irq  s stolen";
-    let mut lines = vec![title(palette, &format!("{}{header}", fit(&format!("CPU  {legend}"), bar_width + 6)))];
+    let mut lines = vec![title(palette, &format!("{}{header}{sign}", fit(&format!("CPU  {legend}"), bar_width + 6)))];
     match &host.cpus {
-        Measured::Known(cpus) => lines.extend(cpus.iter().map(|cpu| lane(cpu, bar_width, palette))),
+        Measured::Known(cpus) => lines.extend(cpus.iter().map(|cpu| lane(cpu, bar_width, &shown, palette))),
         Measured::Unknown(unknown) => lines.push(Line::from(why(palette, unknown))),
     }
     lines.push(Line::default());
@@ -46,7 +57,7 @@ pub(super) fn lines(view: &View<'_>, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn lane(cpu: &CpuModel, bar_width: usize, palette: Palette) -> Line<'static> {
+fn lane(cpu: &CpuModel, bar_width: usize, shown: &[usize], palette: Palette) -> Line<'static> {
     let Measured::Known(time) = &cpu.time else {
         return known(palette, &format!("{:>3}", cpu.cpu), &cpu.time, |_| String::new());
     };
@@ -62,7 +73,7 @@ fn lane(cpu: &CpuModel, bar_width: usize, palette: Palette) -> Line<'static> {
         value(&cpu.interrupts_per_s, |rate| number(*rate)),
         value(&cpu.frequency_khz, |khz| (khz / 1000).to_string()),
     ];
-    let cells: String = cells.iter().zip(COLUMNS).map(|(cell, (_, width))| right(cell, width)).collect();
+    let cells: String = shown.iter().map(|at| right(&cells[*at], COLUMNS[*at].1)).collect();
     Line::from(vec![
         Span::raw(format!(" {:>3} ", cpu.cpu)),
         Span::styled(format!("{} ", bar(time, bar_width)), style),

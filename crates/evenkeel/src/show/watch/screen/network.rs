@@ -1,12 +1,12 @@
 //! The network tab: UDP, interfaces, queues of packets, and the sockets of servers.
 
 use evenkeel_watch::Measured;
-use ratatui::text::Line;
+use ratatui::text::{Line, Span};
 
 use super::parts::{known, row, title, why};
 use super::view::View;
 use crate::show::units::bytes;
-use crate::show::watch::words::{number, per_s, value};
+use crate::show::watch::words::{number, per_s, sockets_left_out, value};
 
 pub(super) fn lines(view: &View<'_>) -> Vec<Line<'static>> {
     let (host, palette) = (&view.model.host, view.palette);
@@ -46,6 +46,10 @@ pub(super) fn lines(view: &View<'_>) -> Vec<Line<'static>> {
                     lines.push(known(palette, "", rate, |rate| format!("{} {name}", per_s(*rate))));
                 }
             }
+            if host.interfaces_beyond > 0 {
+                let text = format!("{} more, with fewer drops and packets", host.interfaces_beyond);
+                lines.push(row("", Span::styled(text, palette.warn())));
+            }
         }
     }
     lines.push(title(palette, "sockets of servers"));
@@ -55,6 +59,9 @@ pub(super) fn lines(view: &View<'_>) -> Vec<Line<'static>> {
             let drops = value(&udp.drops_per_s, |rate| per_s(*rate));
             format!("ports {}: {} queued, {drops} dropped", ports.join(" "), bytes(udp.receive_queue_bytes))
         }));
+        if let Some(left_out) = server.udp.known().and_then(sockets_left_out) {
+            lines.push(row("", Span::styled(left_out, palette.warn())));
+        }
     }
     lines
 }

@@ -151,3 +151,78 @@ pub(super) fn right(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count >= width { fit(text, width) } else { format!("{}{text}", " ".repeat(width - count)) }
 }
+
+/// The width of [`hidden`].
+pub(super) const HIDDEN_WIDTH: usize = 3;
+
+/// The columns of a table that have room, in the order of the table. `keep` has their numbers, the most important first: a column is left
+/// out if it, or a more important one, has no room.
+pub(super) fn fitting(columns: &[(&str, usize)], keep: &[usize], room: usize) -> Vec<usize> {
+    let mut used = 0;
+    let fits = |at: &&usize| {
+        used += columns[**at].1;
+        used <= room
+    };
+    let mut shown: Vec<usize> = keep.iter().take_while(fits).copied().collect();
+    shown.sort_unstable();
+    shown
+}
+
+/// The sign in the head of a table that this many columns are hidden. Empty if none is.
+pub(super) fn hidden(count: usize) -> String {
+    if count == 0 { String::new() } else { right(&format!("+{count}"), HIDDEN_WIDTH) }
+}
+
+/// A line that fits into this width. If it is too long, it ends with `…`.
+pub(super) fn cut(line: Line<'static>, width: usize) -> Line<'static> {
+    if line.width() <= width {
+        return line;
+    }
+    let mut left = width.saturating_sub(1);
+    let mut spans = Vec::new();
+    for span in line.spans {
+        let mut text = String::new();
+        let mut is_whole = true;
+        for letter in span.content.chars() {
+            let letter_width = Span::raw(letter.to_string()).width();
+            if letter_width > left {
+                is_whole = false;
+                break;
+            }
+            left -= letter_width;
+            text.push(letter);
+        }
+        spans.push(Span::styled(text, span.style));
+        if !is_whole {
+            break;
+        }
+    }
+    spans.push(Span::raw("…"));
+    Line { spans, ..line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_important_columns_that_have_room_are_shown() {
+        let columns = [("a", 5), ("b", 10), ("c", 4)];
+        let table: [(usize, &[usize]); 7] =
+            [(19, &[0, 1, 2]), (18, &[0, 1]), (15, &[0, 1]), (14, &[1]), (10, &[1]), (9, &[]), (0, &[])];
+        for (room, expected) in table {
+            assert_eq!(fitting(&columns, &[1, 0, 2], room), expected, "{room}");
+        }
+        assert_eq!((hidden(0), hidden(2)), (String::new(), " +2".to_owned()));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_shows_that_it_is_cut() {
+        let line = || Line::from(vec![Span::raw("ab"), Span::raw("日本"), Span::raw("cd")]);
+        let text = |width: usize| cut(line(), width).to_string();
+        let table = [(8, "ab日本cd"), (7, "ab日本…"), (6, "ab日…"), (5, "ab日…"), (3, "ab…"), (1, "…"), (0, "…")];
+        for (width, expected) in table {
+            assert_eq!(text(width), expected, "{width}");
+        }
+    }
+}

@@ -106,6 +106,7 @@ fn sample(at_s: u64) -> Sample {
         major_faults: None,
         thread: None,
         waits: None,
+        late_run_delay_ns: None,
         counts: [("players".to_owned(), 12)].into(),
         lateness: histogram(late, ticks),
         work: histogram(0, ticks),
@@ -175,6 +176,31 @@ fn every_tab_at_eighty_columns() {
         let name = format!("{}/src/show/watch/screen/snapshots/{tab:?}.txt", env!("CARGO_MANIFEST_DIR"));
         expect_file![name].assert_eq(&terminal.backend().to_string());
     }
+}
+
+/// In a narrow terminal, whole columns are hidden, and each table and each line shows that something is.
+#[test]
+fn every_tab_at_forty_columns() {
+    let (model, sparks) = model();
+    for tab in Tab::ALL {
+        let terminal = terminal(&model, &sparks, tab, (40, 24), Palette { has_colors: false });
+        let name = format!("{}/src/show/watch/screen/snapshots/{tab:?}-narrow.txt", env!("CARGO_MANIFEST_DIR"));
+        expect_file![name].assert_eq(&terminal.backend().to_string());
+    }
+    let head = |tab: Tab, width: u16, what: &str| {
+        let terminal = terminal(&model, &sparks, tab, (width, 24), Palette { has_colors: false });
+        let text = terminal.backend().to_string();
+        let line = text.lines().find(|line| line.starts_with(&format!("\" {what}"))).unwrap();
+        line.trim_matches(['"', ' ']).to_owned()
+    };
+    let columns =
+        |width: u16| head(Tab::Overview, width, "server").split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
+    assert_eq!(columns(80), "ticks/s late p99 late missed CPU drops/s late p99");
+    assert_eq!(columns(60), "ticks/s late p99 late missed CPU drops/s +1");
+    assert_eq!(columns(50), "ticks/s late p99 late missed +3");
+    assert_eq!(columns(40), "late p99 late missed +4");
+    assert_eq!(columns(20), "+7");
+    assert!(head(Tab::Cpus, 60, "CPU").ends_with("MHz") && head(Tab::Cpus, 40, "CPU").ends_with("busy   steal +3"));
 }
 
 #[test]
