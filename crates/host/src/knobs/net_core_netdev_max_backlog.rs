@@ -149,9 +149,9 @@ mod tests {
                 no RPS (latency)
                   keep /proc/sys/net/core/netdev_max_backlog "1000": RPS is off, so only loopback and veth use this queue; room for 1000 packets is enough while column 2 of /proc/net/softnet_stat does not rise
                 less than the default (latency)
-                  set /proc/sys/net/core/netdev_max_backlog "100" -> "1000": RPS is off, so only loopback and veth use this queue; with room for 100 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
+                  set /proc/sys/net/core/netdev_max_backlog "100" -> "1000": RPS is off, so only loopback and veth use this queue; if there is room for only 100 packets, a burst is dropped (column 2 of /proc/net/softnet_stat)
                 RPS (latency)
-                  set /proc/sys/net/core/netdev_max_backlog "1000" -> "2000": RPS sends packets of eth1/rx-1 through this queue; with room for 1000 packets a burst is dropped (column 2 of /proc/net/softnet_stat)
+                  set /proc/sys/net/core/netdev_max_backlog "1000" -> "2000": RPS sends packets of eth1/rx-1 through this queue; if there is room for only 1000 packets, a burst is dropped (column 2 of /proc/net/softnet_stat)
                 RPS, raised (throughput)
                   keep /proc/sys/net/core/netdev_max_backlog "30000": RPS sends packets of eth1/rx-1 through this queue; room for 30000 packets is enough while column 2 of /proc/net/softnet_stat does not rise
                 a kernel without RPS (latency)

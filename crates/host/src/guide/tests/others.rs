@@ -320,14 +320,14 @@ fn commands_within_sentences_count() {
             1 (Prose)
             2 thp.enabled=never
             3 vm.dirty_ratio=10 + cpufreq.governor=performance
-            4 ? it names net.rings@eth0=4096, but has "not", so it may not ask for it
+            4 ? it names net.rings@eth0=4096, but has "not", so it may not recommend this value
             5 ? it names the command chrt, and has no line of its own for it
             6 net.core.busy_poll=50
             7 net.core.somaxconn=4096
             8 ? it names net.core.busy_poll without a value to set
             9 ? it has several values to choose from: vm.dirty_ratio=20, vm.dirty_ratio=5
-            10 ? it names kernel.sched_rt_runtime_us=-1, but has "people say", so it may not ask for it
-            11 ? it names vm.zone_reclaim_mode=1, but has "crashed", so it may not ask for it
+            10 ? it names kernel.sched_rt_runtime_us=-1, but has "people say", so it may not recommend this value
+            11 ? it names vm.zone_reclaim_mode=1, but has "crashed", so it may not recommend this value
         "#]],
     );
     check(
