@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn one_text_is_one_host() {
         let host = |text: &str| HostName::from_text(text).map(|host| (host.name, host.address.is_some(), host.port));
-        let table: [(&str, Option<(&str, bool, Option<u16>)>); 22] = [
+        type Named = (&'static str, bool, Option<u16>);
+        let table: [(&str, Option<Named>); 22] = [
             ("localhost", Some(("localhost", false, None))),
             ("LocalHost:9177", Some(("localhost", false, Some(9177)))),
             ("localhost:", Some(("localhost", false, None))),
