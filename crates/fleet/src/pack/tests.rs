@@ -489,7 +489,9 @@ fn what_has_no_place_is_listed_with_its_reason() {
     let large = Session { memory_mib: Some(300.0), ..session(0.1, 4) };
     assert_eq!(reason(&limited(None, 1000), large.clone()), Some((Resource::Memory, 1)));
     assert_eq!(reason(&limited(None, 1200), large.clone()), None);
-    let why = |machine: &Machine| plan(machine, &[large.clone()], &Options::default()).unwrap().left_out.remove(0).why;
+    let why = |machine: &Machine| {
+        plan(machine, std::slice::from_ref(&large), &Options::default()).unwrap().left_out.remove(0).why
+    };
     assert_eq!(why(&limited(None, 1000)), "the memory limit of the control group (1000 MiB) is used up");
     assert_eq!(
         why(&limited(Some("game.slice"), 299)),
