@@ -57,6 +57,10 @@ impl Outlet for Dumps {
     type File = Dump;
 
     fn is_asked(&mut self) -> bool {
+        // A dump without a sample cannot be opened. So a request in the first moments waits for the first sample.
+        if self.shared.samples().is_empty() {
+            return false;
+        }
         if let Some(reason) = self.folder.asked() {
             self.is_awaited = true;
             match self.shared.ask(&reason, clock::monotonic_ns()) {
@@ -112,5 +116,26 @@ impl Sink for Quiet {
 
     fn finish(&mut self, _described: &Described) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use evenkeel_hostfs::Root;
+
+    use super::*;
+    use crate::{Collector, CollectorOptions};
+
+    #[test]
+    fn a_request_before_the_first_sample_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared::default());
+        let mut dumps = Dumps::new(Arc::clone(&shared), Folder::open(dir.path(), 3).unwrap());
+        assert_eq!(shared.ask("at once", 1), Answer::Accepted);
+        assert!(!dumps.is_asked());
+        shared.samples().add(&Collector::new(Root::from(BTreeMap::new()), CollectorOptions::default()).sample());
+        assert!(dumps.is_asked() && !dumps.is_asked());
     }
 }

@@ -33,6 +33,11 @@ impl Ring {
         }
     }
 
+    /// Whether there is no sample yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
     /// All samples, in the format of a store.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.frames.iter().flat_map(|(_, frame)| frame).copied().collect()
