@@ -50,7 +50,7 @@ fn pid_of(pid: u32) -> Result<Pid, Errno> {
 /// # Errors
 /// `ESRCH` if no process is left, `EPERM` if we may signal none of them.
 pub fn signal_group(group: u32, signal: Signal) -> Result<(), Errno> {
-    // Group 1 would be everyone's and group 0 our own. No child of ours leads either group.
+    // Group 1 is the group of init, and 0 means the caller's own group. No child leads either group.
     if group <= 1 {
         return Err(Errno::INVAL);
     }

@@ -74,7 +74,7 @@ fn ties(values: &[f64]) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::search::Search;
+    use super::super::search::{Random, Search};
     use super::super::window::MachineUse;
     use super::*;
 
@@ -115,15 +115,6 @@ mod tests {
             later_worse.iter().map(|(sessions, value)| window(*sessions, Some(*value))).collect();
         assert_eq!(drift(&windows, &[higher]), Some(Drift::Better));
         assert_eq!(drift(&[], &[limit()]), None);
-    }
-
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            ((self.0 >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
-        }
     }
 
     /// Searches on a simulated machine that holds `truth(window)` sessions. Returns the change that is seen, and whether the interval holds the

@@ -134,19 +134,21 @@ impl Search {
     }
 }
 
+/// A deterministic source of numbers between 0 and 1, without 0 and 1, for the simulations of tests.
+#[cfg(test)]
+pub(super) struct Random(pub(super) u64);
+
+#[cfg(test)]
+impl Random {
+    pub(super) fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A deterministic source of numbers from 0 to 1.
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> f64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-        }
-    }
 
     /// Searches on a simulated machine that holds `truth` sessions.
     /// The chance that a window holds the limit falls around that number, over `blur` sessions.

@@ -32,9 +32,9 @@ pub struct Owners {
     pub saptune: Fact<Vec<String>>,
     /// Whether Google's `google_set_multiqueue` is installed: at boot it assigns each queue a CPU, for interrupts and XPS.
     pub google_set_multiqueue: Fact<bool>,
-    /// The configurations of container networks, which set sysctls of interfaces. Empty if there are none.
+    /// The configurations of container networks, which set sysctls of interfaces. May be empty.
     pub cni: Fact<Vec<String>>,
-    /// The programs that make container networks. Empty if there are none.
+    /// The programs that make container networks. May be empty.
     pub cni_plugins: Fact<Vec<String>>,
     /// The files that set sysctls at boot.
     pub sysctl_files: Fact<SysctlFiles>,

@@ -320,11 +320,7 @@ mod tests {
 
     #[track_caller]
     fn check(scripts: &[(&str, &str)], expected: Expect) {
-        let one = |(script, file): &(&str, &str)| match sed(&["-i", script, file]) {
-            Content::Settings(asks) => asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "),
-            Content::NotASetting(skip) => format!("({skip:?})"),
-            Content::NotUnderstood(why) => format!("? {why}"),
-        };
+        let one = |(script, file): &(&str, &str)| sed(&["-i", script, file]).in_words();
         expected.assert_eq(&scripts.iter().map(|script| one(script) + "\n").collect::<String>());
     }
 

@@ -86,6 +86,18 @@ pub enum Content {
     NotUnderstood(String),
 }
 
+#[cfg(test)]
+impl Content {
+    /// The content in one line, as tests expect it.
+    pub(super) fn in_words(&self) -> String {
+        match self {
+            Content::Settings(asks) => asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "),
+            Content::NotASetting(skip) => format!("({skip:?})"),
+            Content::NotUnderstood(why) => format!("? {why}"),
+        }
+    }
+}
+
 /// Why a line is not a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

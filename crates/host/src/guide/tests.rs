@@ -31,9 +31,7 @@ fn check(text: &str, expected: Expect) {
         let place = line.file.as_ref().map_or_else(String::new, |file| format!("{file}:"));
         let what = match &line.content {
             Content::NotASetting(Skip::Blank) => continue,
-            Content::NotASetting(skip) => format!("({skip:?})"),
-            Content::NotUnderstood(why) => format!("? {why}"),
-            Content::Settings(asks) => asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "),
+            content => content.in_words(),
         };
         said += &format!("{place}{} {what}\n", line.number);
     }

@@ -90,12 +90,7 @@ mod tests {
             ("ACTION=add", "none"),
         ];
         for (text, expected) in table {
-            let found = match line(text) {
-                None => "none".to_owned(),
-                Some(Content::Settings(asks)) => asks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + "),
-                Some(Content::NotASetting(skip)) => format!("({skip:?})"),
-                Some(Content::NotUnderstood(why)) => why,
-            };
+            let found = line(text).map_or_else(|| "none".to_owned(), |content| content.in_words());
             assert_eq!(found, expected, "{text}");
         }
     }

@@ -66,7 +66,7 @@ impl PageSlices {
         }
     }
 
-    /// A value that no writer of ours produces means unknown.
+    /// A value that evenkeel never writes means unknown.
     fn from_words(model: u64, period_ns: u64, millionths: u64) -> PageSlices {
         let share = millionths as f64 / 1e6;
         match (model, period_ns, millionths) {

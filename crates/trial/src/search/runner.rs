@@ -125,10 +125,15 @@ impl<'a> SearchRunner<'a> {
 
     /// The number of windows that may still be measured, if they take as long as the windows so far.
     pub(super) fn left(&self) -> usize {
+        self.left_of(self.window_takes())
+    }
+
+    /// The number of windows that may still be measured, if each takes this long.
+    fn left_of(&self, each: Duration) -> usize {
         let by_count = self.design.budget.windows.saturating_sub(self.used);
         let Some(time_ms) = self.design.budget.time_ms else { return by_count };
         let left = Duration::from_millis(time_ms).saturating_sub(self.spent);
-        by_count.min((left.as_secs_f64() / self.window_takes().as_secs_f64()) as usize)
+        by_count.min((left.as_secs_f64() / each.as_secs_f64()) as usize)
     }
 
     /// How long a window takes including the switch and the wait, by the average so far.
@@ -160,10 +165,7 @@ impl<'a> SearchRunner<'a> {
 
     /// Whether the rest of the budget has room for `windows` windows, each with a restart.
     pub(super) fn has_room_with_restarts(&self, windows: usize) -> bool {
-        let (Some(each), Some(time_ms)) = (self.with_restart, self.design.budget.time_ms) else { return false };
-        let left = Duration::from_millis(time_ms).saturating_sub(self.spent);
-        let by_time = (left.as_secs_f64() / each.as_secs_f64()) as usize;
-        windows <= by_time.min(self.design.budget.windows.saturating_sub(self.used))
+        self.with_restart.is_some_and(|each| windows <= self.left_of(each))
     }
 
     /// Whether `windows` more windows can be measured before this share of the budget is used up.

@@ -46,7 +46,7 @@ pub(crate) struct RecordingInfo {
     pub(crate) event: String,
     pub(crate) span_ns: u64,
     pub(crate) samples: u64,
-    /// The number of samples of the idle thread, which evenkeel leaves out; absent if there are none.
+    /// The number of samples of the idle thread, which evenkeel leaves out. Absent without such samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_samples: Option<u64>,
     pub(crate) events: Vec<EventRow>,

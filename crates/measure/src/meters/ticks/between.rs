@@ -38,15 +38,15 @@ pub(super) fn at_times(beats: &[Beat], followed: &Followed, spread_ns: f64) -> O
 }
 
 fn faster_at_times(beats: &[Beat], followed: &Followed, spread_ns: f64) -> Option<usize> {
-    let in_time: Vec<(u64, Beat)> =
+    let ticks: Vec<(u64, Beat)> =
         followed.slots.iter().filter_map(|slot| Some((slot.number, *beats.get(slot.beat()?)?))).collect();
-    let tick_work = median(&in_time.iter().map(|(_, beat)| beat.weight).collect::<Vec<_>>())?;
-    let periods: Vec<(u64, u64)> = in_time
+    let tick_work = median(&ticks.iter().map(|(_, beat)| beat.weight).collect::<Vec<_>>())?;
+    let periods: Vec<(u64, u64)> = ticks
         .windows(2)
         .filter(|pair| pair[1].0 == pair[0].0 + 1)
         .map(|pair| (pair[0].1.at_ns, pair[1].1.at_ns))
         .collect();
-    let ticks_at = |at_ns: f64, gate: Gate| {
+    let has_tick_at = |at_ns: f64, gate: Gate| {
         let from = beats.partition_point(|beat| (beat.at_ns as f64) < at_ns - gate.ns);
         let near = beats[from..].iter().take_while(|beat| beat.at_ns as f64 <= at_ns + gate.ns);
         near.map(|beat| beat.weight).any(|weight| weight >= AS_HEAVY * tick_work)
@@ -54,7 +54,7 @@ fn faster_at_times(beats: &[Beat], followed: &Followed, spread_ns: f64) -> Optio
     let is_divided = |(from_ns, to_ns): &(u64, u64), divisor: usize| {
         let part_ns = to_ns.saturating_sub(*from_ns) as f64 / divisor as f64;
         let gate = Gate::new(part_ns, spread_ns);
-        (1..divisor).all(|part| ticks_at(*from_ns as f64 + part as f64 * part_ns, gate))
+        (1..divisor).all(|part| has_tick_at(*from_ns as f64 + part as f64 * part_ns, gate))
     };
     (2..=DIVISOR_MAX).rev().find(|divisor| keeps_for_a_while(periods.iter().map(|period| is_divided(period, *divisor))))
 }

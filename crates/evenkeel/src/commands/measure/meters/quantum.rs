@@ -23,7 +23,7 @@ const HISTOGRAMS: usize = 8;
 ///
 /// A thread spins on each CPU in short bursts and records the gaps in which it did not run.
 /// The meter looks for a period in the gaps.
-/// The answer is none, fixed slot, token bucket (a CPU limit of this process's control group) or irregular.
+/// The answer is fixed slot, token bucket (a CPU limit of this process's control group), irregular or none.
 /// As root, the meter uses a real-time thread, which ordinary threads can't preempt.
 /// Otherwise it uses kernel marks to exclude gaps that other threads caused.
 #[derive(Debug, clap::Args)]
